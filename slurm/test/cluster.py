@@ -115,9 +115,10 @@ class Nodes:
         self._daemons.remove(daemon)
         daemon.kill()
         daemon.wait()
-        for pid in _processes_on(name):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for signum in (signal.SIGSTOP, signal.SIGKILL):  # all at once: none may act on another's death
+            for pid in _processes_on(name):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signum)
         _output("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def come_back(self, name: str) -> None:
@@ -126,7 +127,7 @@ class Nodes:
 
 
 def _processes_on(name: str) -> list[int]:
-    """Processes of this node's tasks, after the ones that watch them, so that those cannot report anything."""
+    """Processes of this node's tasks, after those of SLURM that watch them."""
     tasks, watchers = [], set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended

@@ -123,9 +123,10 @@ def ray(folder: Path, nodes: Nodes) -> None:
         say(f"told of the time limit, requeued, and went on after {done} generations")
         done = generations(run_dir)
         nodes.lose(NODES[0])
+        until(lambda: "PENDING" in _state(job), f"{NODES[1]} requeues the job, whose script was on {NODES[0]}")
         nodes.come_back(NODES[0])
         until(lambda: text().count(f"job {job}, start 3: "), "SLURM starts the job again")
-        say(f"lost {NODES[0]}, where the head was, after {done} generations; SLURM requeued the job")
+        say(f"lost {NODES[0]}, where the head was, after {done} generations; {NODES[1]} requeued the job")
         until(lambda: (end := read_exit(exit_file(run_dir, "node", 0))) and end.code == 0, "the job is done")
         for name in PLAIN_FILES:
             same(undisturbed / name, only_run(run_dir) / name)
@@ -139,6 +140,13 @@ def ray(folder: Path, nodes: Nodes) -> None:
     finally:
         batch.cancel([job])
     say(f"ray: {' and '.join(PLAIN_FILES)} are the same bytes")
+
+
+def _state(job: str) -> str:
+    done = subprocess.run(
+        ["squeue", "--noheader", "--job", job, "--format=%T"], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
 
 
 def _workers_on(name: str) -> list[int]:
