@@ -11,6 +11,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # can pip build netifaces, which hpbandster asks for?
 COMPILES := 'import os, shutil, sys, sysconfig as s; sys.exit(not (os.path.exists(s.get_path("include") + "/Python.h") and any(map(shutil.which, ("cc", "gcc")))))'
 
+# Images of containers set this to 1. Then each of hundreds of processes would compile torch's modules anew, for 1.5 s of CPU time.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 # a copy of the requirements that were installed last; comparing contents, not times, survives a git checkout

@@ -13,6 +13,7 @@ import torch
 
 from envolve.agents.common import torch_compile
 from envolve.agents.common.hyper import Hyper, draw
+from envolve.agents.common.job import Job
 from envolve.agents.common.learners import LEARNERS, check_learner, curious_learners, is_off_policy
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import make_world
@@ -71,32 +72,31 @@ def train(
         raise ValueError(f"backend 'torch_compile': {reason}")
     if kind == "se" and section.contextual_bandit:
         learner = of_one_step_episodes(learner, vary)
-    hyper = draw(learner, keys, vary)
+    job = Job(task, kind, section, worlds, draw(learner, keys, vary), keys, test_each)
     if isinstance(learner, TabularSection):
         backend = _tabular_backend(name, backend)
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
-        return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
+        return _train_tabular(name, job, backend, threads)
     own_torch = backend in ("torch", "torch_compile")
     apart = kind == "se" and section.contextual_bandit and not test_each
-    reason = None if own_torch else _no_kernel(name, task, hyper, device, icm, apart)
+    reason = None if own_torch else _no_kernel(name, task, job.hyper, device, icm, apart)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
-    arguments = (task, kind, section, worlds, hyper, keys, test_each)
     if own_torch or reason is not None:
         if reason is not None:
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         if name == "ppo":
-            return ppo.train_population(*arguments, device, icm)
+            return ppo.train_population(job, device, icm)
         updates = backend if own_torch else "kernel"
-        return off_policy.train_population(algorithm(name), *arguments, device, icm, updates=updates)
+        return off_policy.train_population(algorithm(name), job, device, icm, updates=updates)
     if name == "ppo":
         from envolve.agents.kernels.ppo import population as ppo_population
 
-        return ppo_population.train_population(*arguments, threads)
+        return ppo_population.train_population(job, threads)
     from envolve.agents.kernels.off_policy import population as off_policy_population
 
-    return off_policy_population.train_population(algorithm(name), *arguments, threads)
+    return off_policy_population.train_population(algorithm(name), job, threads)
 
 
 def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -> LearnerSection:
@@ -153,20 +153,11 @@ def _tabular_backend(name: str, backend: str) -> str:
     return "torch"
 
 
-def _train_tabular(
-    name: str,
-    hyper: Hyper,
-    task: Task,
-    kind: str,
-    section: EnvSection,
-    worlds: torch.Tensor,
-    keys: np.ndarray,
-    test_each: bool,
-    backend: str,
-    threads: int,
-) -> TrainResult:
+def _train_tabular(name: str, job: Job, backend: str, threads: int) -> TrainResult:
     """Tabulates a finite world once per member (the task once for all); the learner never calls a network."""
-    world = make_world(kind, task, section, worlds[:1] if kind == "real" else worlds, torch.as_tensor(hyper["gamma"]))
+    task, kind, hyper = job.task, job.kind, job.hyper
+    worlds = job.worlds[:1] if kind == "real" else job.worlds
+    world = make_world(kind, task, job.section, worlds, torch.as_tensor(hyper["gamma"]))
     return train_tabular(
         name,
         hyper,
@@ -175,8 +166,8 @@ def _train_tabular(
         kind,
         task.max_steps,
         task.solved_reward,
-        test_each,
-        keys,
+        job.test_each,
+        job.keys,
         backend=backend,
         threads=threads,
         noise=RewardNoise(world.reward_noise, task.reward_noise),

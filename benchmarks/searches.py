@@ -11,7 +11,7 @@ run that ends unsolved is called censored: all that is known is that it takes mo
 An evaluation is one agent that was trained and tested, those that score the centre and confirm it among them. SEs and
 bandits are solved when fresh agents confirm it, as the run itself demands. A Cliff RN run does not end when it is
 solved. Here it counts as solved in the first generation whose unperturbed RN scores at least -200: agents that solve
-the task within 200 steps, which is what the paper published. Nobody confirms that, so luck helps, every search alike.
+the task within 200 steps, which is what the paper published. That is not confirmed, so luck helps, every search alike.
 
 Every search has the noise_std of the task's configuration, and its own settings' defaults; nes has the configuration's
 recipe. Nothing was tuned for the others. All but cma have as many perturbed worlds per generation; cma has 32.

@@ -18,7 +18,7 @@ def kill_descendants() -> None:
 
     Each is stopped first, until a look around finds no new one: a stopped process starts no other, and while it lives
     its children are known as its own. Killed at once, it would leave the child that it started a moment earlier to
-    process 1, where nobody finds it. On a busy machine a process stops some time after it was told to, and may start
+    process 1, where it is not found. On a busy machine a process stops some time after it was told to, and may start
     another until then: so the last look comes after all have stopped.
     """
     found: Dict[int, int] = {}  # process id -> session

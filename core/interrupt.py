@@ -147,7 +147,7 @@ def deaf_children() -> Iterator[None]:
 def handlers_kept() -> Iterator[None]:
     """Within this context a library may put its own handlers in the place of ours; afterwards ours are back."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # where nobody can set any
+        yield  # only the main thread may set any
         return
     before = [(signum, signal.getsignal(signum)) for signum in SIGNALS]
     try:

@@ -12,7 +12,7 @@ if not __package__:  # run as a file
 from envolve.core import interrupt
 
 if __name__ == "__main__":
-    # before all that takes time to import; whoever started it waits for it
+    # before all that takes time to import; the master waits for it
     interrupt.listen("GTN_worker.py", limit=1.5)
 
 import argparse
@@ -34,7 +34,7 @@ scores. Start as many as there are cores, each with its own ID, before or after 
   envolve run default_config_cartpole_syn_env.yaml
 
 BOHB_ID must be the master's --bohb-id (0 unless told otherwise), --sync-dir the folder both sides see. A worker may be
-killed and started again at any time: its work goes to another, and results do not depend on who did what.
+killed and started again at any time: its work goes to another, and results do not depend on which worker did what.
 With 'GTN_master.py CONFIG --single' the master starts its workers itself and this command is not needed."""
 
 PROG = "GTN_worker.py"  # its old door

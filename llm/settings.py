@@ -27,7 +27,7 @@ class Settings:
     finalists: int = 3  # best candidates in the final test, beside tuned ones: the best of many was also lucky
     retest: int = 5  # fresh agents per finalist
     repairs: int = 0  # how often what was refused or failed is asked for again within its iteration
-    cascade: float = 1.0  # share of the training that decides who gets the full one; 1: everybody does
+    cascade: float = 1.0  # share of the training that decides which candidates get the full one; 1: all do
     tune_every: int = 0  # iterations after which the numbers of the best so far are tuned; 0: at the end alone
 
 

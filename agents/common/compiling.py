@@ -131,7 +131,7 @@ def begin(name: str, task: str) -> None:
 @contextlib.contextmanager
 def beside(name: str, task: str) -> Iterator[None]:
     """The kernels of learner ``name``, which is to train on ``task``, are compiled while this process and those that it
-    starts get ready, if nobody has compiled them. Whoever needs them says what went wrong."""
+    starts get ready, unless they are compiled. The process that needs them says what went wrong."""
     process = _begun.pop((name, task), None)
     while _begun:
         _end(_begun.popitem()[1])

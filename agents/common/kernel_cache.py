@@ -3,7 +3,7 @@
 numba finds a cached binary by the source of the compiled function, not of the functions that it calls, so a binary can
 be stale without notice. The folder name therefore contains a hash of all kernel sources. numba also uses the path of
 the source: a second checkout would find the mark that everything is compiled and still compile again. The hash
-therefore includes the path. What a kernel cannot depend on is left out, since whoever edits it would wait for all
+therefore includes the path. What a kernel cannot depend on is left out, since an edit of it would mean waiting for all
 kernels: ``compiles_nothing``.
 """
 

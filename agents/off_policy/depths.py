@@ -6,7 +6,7 @@ Axes: P members, W parameters of a world, D of an agent, T test episodes.
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Type, Union
+from typing import Optional, Tuple, Type
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.icm import ICM
+from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import capturable, test_episodes
@@ -21,19 +22,12 @@ from envolve.agents.common.sections import ICMSection
 from envolve.agents.off_policy.algorithm import Algorithm, column
 from envolve.agents.off_policy.training import OffPolicy
 from envolve.core import rng
-from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
 
 def train_population(
     algorithm: Type[Algorithm],
-    task: Task,
-    kind: str,
-    section: EnvSection,
-    worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper,
-    keys: np.ndarray,
-    test_each: bool,
+    job: Job,
     device: str = "cpu",
     icm: Optional[ICMSection] = None,
     cuda_graph: bool = True,
@@ -41,37 +35,25 @@ def train_population(
 ) -> TrainResult:
     """Train P agents and test them on the real task.
 
-    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
-    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
     a GPU. updates: back end of the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
     "torch_compile", code that torch.compile makes of them.
     """
     keep_pages()
-    agents = nets_of(algorithm, task, hyper)
-    weights = initial_weights(agents, keys)
-    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
-    depth = np.maximum(1, hyper["hidden_layer"])
+    task, s = job.task, job.hyper.section
+    agents = nets_of(algorithm, task, job.hyper)
+    weights = initial_weights(agents, job.keys)
+    result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
+    depth = np.maximum(1, job.hyper["hidden_layer"])
     for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
         rows = np.flatnonzero(depth == layers)
-        part, group = [agents[i] for i in rows], hyper.take(rows)
+        part, group = [agents[i] for i in rows], job.take(rows)
         nets = widest(part)
         params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
-        width = column(group, "hidden_size", params.device, torch.int64)
-        group_keys = torch.as_tensor(keys[rows], device=device)
-        run = OffPolicy(
-            task,
-            kind,
-            section,
-            torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device),
-            group,
-            group_keys,
-            test_each,
-            algorithm(task, group, nets, params, width),
-            None if icm is None else ICM(task, icm, group_keys),
-            cuda_graph and params.is_cuda and capturable(task, kind),
-            updates,
-        )
+        width = column(group.hyper, "hidden_size", params.device, torch.int64)
+        curiosity = None if icm is None else ICM(task, icm, torch.as_tensor(group.keys, device=device))
+        captured = cuda_graph and params.is_cuda and capturable(task, job.kind)
+        run = OffPolicy(group, algorithm(task, group.hyper, nets, params, width), curiosity, captured, updates)
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
     return result

@@ -19,15 +19,13 @@ from torch import Tensor
 from envolve.agents.common import torch_compile
 from envolve.agents.common.cuda_graph import Graphs
 from envolve.agents.common.early_out import early_out
-from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.icm import ICM
+from envolve.agents.common.job import Job
 from envolve.agents.common.replay import Replay, capacity
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED
 from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
 from envolve.agents.off_policy.algorithm import Algorithm, Rows, column
 from envolve.core import rng
-from envolve.envs.section import EnvSection
-from envolve.envs.task import Task
 
 BLOCK = 32  # decisions between two looks at how many members are still in training
 NO_BUDGET = 2**62
@@ -61,29 +59,25 @@ class OffPolicy:
 
     def __init__(
         self,
-        task: Task,
-        kind: str,
-        section: EnvSection,
-        worlds: Tensor,
-        hyper: Hyper,
-        keys: Tensor,
-        test_each: bool,
+        job: Job,
         algorithm: Algorithm,
         icm: Optional[ICM] = None,
         cuda_graph: bool = False,
         updates: str = "torch",
     ) -> None:
-        """updates: see ``depths.train_population``."""
-        self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
+        """algorithm: of the job's members, on the device to train on; updates: see ``depths.train_population``."""
+        task, hyper, device = job.task, job.hyper, algorithm.rows.params.device
+        keys = torch.as_tensor(job.keys, device=device)
+        self.task, self.kind, self.section, self.test_each = task, job.kind, job.section, job.test_each
         self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
-        device, P, E = keys.device, len(keys), hyper.section.train_episodes
+        P, E = len(keys), hyper.section.train_episodes
         zero = torch.zeros(P, dtype=torch.int64, device=device)
         self.batch_size = batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
         budget = column(hyper, "train_steps", device, torch.int64)
         used = torch.arange(int(batch_size.max()), device=device) < batch_size
         self.m = OffPolicyMembers(
             row=torch.arange(P, device=device),
-            world=worlds,
+            world=job.worlds.to(device),
             explore=rng.fold(keys, rng.EXPLORE),
             replay=rng.fold(keys, rng.REPLAY),
             reset=rng.fold(keys, rng.RESET),

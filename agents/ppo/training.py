@@ -14,7 +14,7 @@ Axes: T decisions, L members still in training, N environments, K episodes, D pa
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 from envolve.agents.common.early_out import early_out
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.icm import ICM
+from envolve.agents.common.job import Job
 from envolve.agents.common.population import keep_pages, stack, unstack, widest
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
 from envolve.agents.common.rollout import capturable, test_episodes
@@ -33,7 +34,6 @@ from envolve.agents.ppo.rollout import PPOMembers, Rollout
 from envolve.agents.ppo.update import Epochs
 from envolve.core import rng
 from envolve.envs.nets.networks import MLPShape
-from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
 NEVER = 2**62  # a decision or an episode that does not come
@@ -61,28 +61,20 @@ class PPO:
     """Training of members with networks of the same depth."""
 
     def __init__(
-        self,
-        task: Task,
-        kind: str,
-        section: EnvSection,
-        worlds: Tensor,
-        hyper: Hyper,
-        keys: Tensor,
-        test_each: bool,
-        nets: Nets,
-        params: Tensor,
-        icm: Optional[ICM] = None,
-        cuda_graph: bool = False,
+        self, job: Job, nets: Nets, params: Tensor, icm: Optional[ICM] = None, cuda_graph: bool = False
     ) -> None:
-        self.task, self.kind, self.test_each, self.nets, self.icm, self.keys = task, kind, test_each, nets, icm, keys
-        self.s: PPOSection = hyper.section  # type: ignore[assignment]
+        """params: float32 [P, D] of the job's members, on the device to train on."""
+        task, kind, device = job.task, job.kind, params.device
+        self.task, self.kind, self.test_each, self.nets, self.icm = task, kind, job.test_each, nets, icm
+        self.keys = keys = torch.as_tensor(job.keys, device=device)
+        self.s: PPOSection = job.hyper.section  # type: ignore[assignment]
         T = rollout_length(self.s, task.max_steps)
-        self.rollout = Rollout(task, kind, section, self.s, nets, T, cuda_graph and capturable(task, kind))
+        self.rollout = Rollout(task, kind, job.section, self.s, nets, T, cuda_graph and capturable(task, kind))
         self.epochs = Epochs(task, self.s, nets, T, icm, cuda_graph)
-        self._allocate(PPOMembers.create(hyper, worlds, keys, params))
+        self._allocate(PPOMembers.create(job.hyper, job.worlds.to(device), keys, params))
         self.rollout.begin()
         # what is returned, by row
-        shape, device = (len(keys), self.s.train_episodes), keys.device
+        shape = (len(keys), self.s.train_episodes)
         self.params, self.logged = params.clone(), torch.full(shape, torch.nan, device=device)
         self.length = torch.zeros(shape, dtype=torch.int32, device=device)
         self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it, by row
@@ -206,51 +198,29 @@ class PPO:
 
 
 def train_population(
-    task: Task,
-    kind: str,
-    section: EnvSection,
-    worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper,
-    keys: np.ndarray,
-    test_each: bool,
-    device: str = "cpu",
-    icm: Optional[ICMSection] = None,
-    cuda_graph: bool = True,
+    job: Job, device: str = "cpu", icm: Optional[ICMSection] = None, cuda_graph: bool = True
 ) -> TrainResult:
     """Train P agents and test them on the real task.
 
-    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
-    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     icm: pay for curiosity too. cuda_graph: replay decisions and updates as graphs, where the device is a GPU. Raises
     ValueError if settings contradict each other.
     """
     keep_pages()
+    task, hyper = job.task, job.hyper
     s: PPOSection = hyper.section  # type: ignore[assignment]
     check(s, hyper, task.max_steps)
     agents = ppo_policy.networks(task, hyper)
-    weights = ppo_policy.initial_weights(task, agents, hyper, keys)
+    weights = ppo_policy.initial_weights(task, agents, hyper, job.keys)
     S = task.action_size  # standard deviations, in front of the networks
     result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
     depth = np.maximum(1, hyper["hidden_layer"])
     for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
         rows = np.flatnonzero(depth == layers)
-        part = [agents[i] for i in rows]
+        part, group = [agents[i] for i in rows], job.take(rows)
         own = torch.as_tensor(weights[rows], device=device)
-        own_keys = torch.as_tensor(keys[rows], device=device)
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
-        run = PPO(
-            task,
-            kind,
-            section,
-            torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device),
-            hyper.take(rows),
-            own_keys,
-            test_each,
-            nets_for(task, part, s),
-            params,
-            None if icm is None else ICM(task, icm, own_keys),
-            cuda_graph and params.is_cuda,
-        )
+        curiosity = None if icm is None else ICM(task, icm, torch.as_tensor(group.keys, device=device))
+        run = PPO(group, nets_for(task, part, s), params, curiosity, cuda_graph and params.is_cuda)
         run.train()
         trained = unstack(run.params[:, S:], part, widest(part), weights.shape[1] - S)
         result.put(rows, run, torch.cat((run.params[:, :S], trained), 1))

@@ -15,7 +15,7 @@ A memory holds ``rb_size`` transitions of 2 F + A + 2 float32, allocated as they
 HalfCheetah with the default of 200,000, 570 MB where observations have 348 numbers.
 
 Random numbers are counted: decision d of environment n is what decision d N + n is to the learners of classic tasks.
-A candidate's results depend on its key and its functions; who else is in its batch changes them by rounding only,
+A candidate's results depend on its key and its functions; other members of its batch change them by rounding only,
 because a matrix product chooses its kernel by size.
 
 Axes: P candidates, N environments each, L candidates of one batch, A actions, F features, D parameters.

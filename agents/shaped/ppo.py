@@ -3,7 +3,7 @@ physics task: every candidate of ``ShapedEnvs`` has an agent of its own, and all
 
 An iteration is T decisions in every environment (``rollout_steps``), then epochs of minibatches over each candidate's
 own T N transitions. A candidate's networks are as wide as its own observation and action; nothing is padded, and on the
-compiled path its result has the same bits whoever else is there and however many threads there are. It also has its own
+compiled path its result has the same bits whatever else is in the batch, with any number of threads. It has its own
 normaliser of observations and of rewards (``agents/common/normaliser.py``), because scales are the candidates' choice.
 
 Settings are those of ``agents.ppo`` in ``PPOSection``. ``num_envs`` is the simulator's; those about episodes, tests and
@@ -104,6 +104,8 @@ class ShapedPPO:
             raise ValueError(f"{len(keys)} keys for {envs.P} candidates")
         if s.rollout_steps == 0:
             raise ValueError("ppo: a shaped task needs rollout_steps, the decisions between updates")
+        if not s.squash:
+            raise ValueError("ppo: squash: found false, expected true: the mean action on a shaped task is a tanh")
         if s.desired_kl and s.anneal_lr:
             raise ValueError("ppo: either desired_kl adapts lr or anneal_lr lowers it, not both")
         ppo.check(s, draw(s, keys), 0)

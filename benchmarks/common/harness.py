@@ -1,7 +1,7 @@
 """What every benchmark shares: how speed is measured, and what the process that measures it hands back.
 
 A benchmark is a set of implementations, each measured in a process of its own (so that one that hangs or crashes costs
-nobody else a figure): ``python -m benchmarks.<module> CASE [IMPLEMENTATION] --json FILE``. Only the standard library is
+no other figure): ``python -m benchmarks.<module> CASE [IMPLEMENTATION] --json FILE``. Only the standard library is
 imported here: the peers run in another environment.
 """
 

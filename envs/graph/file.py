@@ -42,7 +42,7 @@ def _nested(text: str) -> bool:
 
 
 class GraphFile(Mapping[str, Any]):
-    """Content of a graph file: a mapping that was parsed and checked once, when it was made. Nobody changes it."""
+    """Content of a graph file: a mapping that was parsed and checked once, when it was made. It is never changed."""
 
     __slots__ = ("data", "parsed")
 

@@ -141,7 +141,7 @@ class OutsideTask(Task):
     # ----------------------------------------------------------------------------------------------- the environments
 
     def _raw(self, state: Tensor) -> np.ndarray:
-        """Observations float64 [P, N, F] in the environment's units; begins the episodes that nobody has looked at."""
+        """Observations float64 [P, N, F] in the environment's units; begins the episodes that were not looked at."""
         rows = state.detach().cpu().numpy()
         raw: np.ndarray = rows[..., HEAD + self.info_size :]
         new = np.isnan(raw[..., 0])

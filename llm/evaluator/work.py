@@ -57,7 +57,7 @@ class Evaluator:
         return self.store.known(number)
 
     def stop(self) -> None:
-        """Wakes everybody who waits."""
+        """Wakes all threads that wait."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -197,7 +197,7 @@ class Job:
 
 
 def failed(error: BaseException, job: Job) -> dict[str, Any]:
-    """Result of a job that raised. kind: who can fix it: the machine's owner, the user or the model."""
+    """Result of a job that raised. kind: whether the machine's owner, the user or the model can fix it."""
     kinds = {jail.JailError: "jail", UserError: "user"}
     kind = kinds.get(type(error), "user" if job.values["mode"] == "check" else "reward")  # type: ignore[arg-type]
     return {"error": str(error) if type(error) in kinds else feedback(error, job.values["env_file"]), "kind": kind}

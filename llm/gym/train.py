@@ -183,7 +183,7 @@ class _Running:
         if now - self.looked < min(LOOK, limits.seconds / 4):
             return ""
         used = session_cpu_time(self.process.pid)
-        if used - self.used >= AWAKE or used < self.used:  # less: a process that nobody waited for has ended
+        if used - self.used >= AWAKE or used < self.used:  # less: a process that was not waited for has ended
             self.used, self.woke = used, now
         self.looked = now
         if used > FAR * limits.seconds:

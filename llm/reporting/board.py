@@ -1,4 +1,4 @@
-"""TensorBoard events of an evolution by language models, for whoever watches it (``Watcher`` in ``llm/settings.py``).
+"""TensorBoard events of an evolution by language models, for any watcher (``Watcher`` in ``llm/settings.py``).
 
 The run's folder has a figure per iteration; ``training/<iteration>`` the curves of its candidates, and ``tune_<id>``
 those of a tuning.

@@ -1,4 +1,4 @@
-"""The page of a run of ``envolve write``: candidates of language models, and who came from whom."""
+"""The page of a run of ``envolve write``: candidates of language models, and which came from which."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FILES = {
     "best.graph.json": "the same as a checked graph, which runs no Python",
     "ranking.txt": "all that were trained",
     "scores.png": "scores against candidates and environment steps",
-    "lineage.txt": "who came from whom",
+    "lineage.txt": "which candidate came from which",
     "lineage.png": "the picture of it",
     "transcript": "prompts, replies and verdicts, from README.md on",
 }

@@ -1,7 +1,7 @@
 """Converts a child's trace to a graph file: untrusted bytes, read with limits.
 
 Finding the shapes of thousands of operations takes seconds, so ``check`` is run where candidates are, in a locked child
-of its own that runs nobody's code (``jailed.py``); the master only looks at the form of what comes out (``accept``).
+of its own that runs no foreign code (``jailed.py``); the master only looks at the form of what comes out (``accept``).
 """
 
 from __future__ import annotations

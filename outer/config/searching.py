@@ -39,7 +39,7 @@ def check_search(checker: Checker, raw: Any, agents: dict[str, Any]) -> None:
 def _check_keys(checker: Checker, raw: Mapping[str, Any], gtn: dict[str, Any]) -> None:
     """Keys that ``nes`` alone reads, with another search.
 
-    Whoever sets both in one place, a file or --set, contradicts themselves: a problem. Where only the search is set
+    Both in one place, a file or --set, contradict each other: a problem. Where only the search is set
     on top of a file that was written for ``nes``, the file's keys are ignored with a warning. They get their defaults,
     so that the run's own configuration is plain.
     """

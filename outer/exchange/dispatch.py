@@ -1,7 +1,7 @@
 """The master's side of the exchange: chunks out, results in, whatever dies in between.
 
-Every worker has at most one chunk at a time. Who evaluates what is left to chance; the results do not depend on it, and
-they come back in the order of the chunks. What can go wrong, and what is done:
+Every worker has at most one chunk at a time. Chance decides which worker evaluates what; the results do not depend on
+it, and they come back in the order of the chunks. What can go wrong, and what is done:
 
 - a worker dies or falls silent, with or without its chunk: the chunk goes to another;
 - an input or a result gets lost on the way: the worker's heartbeat shows it, the chunk goes out again;

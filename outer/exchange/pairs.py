@@ -1,9 +1,9 @@
 """Pairs of files: data, and a check file that says which data. What is in them is ``outer/exchange/messages.py``.
 
 The data file is written first and its check file strictly after; the check file holds size and SHA-256 of the data, so
-whoever sees a check file can tell whether it also sees the data that belongs to it. Every write goes to a temporary
-name in the same folder and is renamed. Nothing is fsynced: a chunk can always be computed again, and a file torn by a
-power cut fails its checksum.
+a process that sees a check file can tell whether it also sees the data that belongs to it. Every write goes to a
+temporary name in the same folder and is renamed. Nothing is fsynced: a chunk can always be computed again, and a file
+torn by a power cut fails its checksum.
 
 Nothing that is read is trusted: a limit on the size, the checksum, ``core/torch_file.py``. :class:`NotReady` means
 "look again soon" (the other side may be in the middle of writing, or a network file system shows its files out of

@@ -41,10 +41,10 @@ class Rounds:
         self._issued: dict[str, Issued] = {}  # by SHA-256 of the input
         self.unfit: Unfit | None = None
         self.scanned_at = float("-inf")
-        self.accepted_at: float | None = None  # a result, last; whoever has read it may forget it
+        self.accepted_at: float | None = None  # a result, last; once read, it may be forgotten
 
     def forget(self, ticket: int | None = None) -> None:
-        """Whoever still answers to this chunk, or to any, answers to nothing that was asked."""
+        """A later answer to this chunk, or to any, answers nothing that was asked."""
         kept = {} if ticket is None else self._issued
         self._issued = {sha256: issue for sha256, issue in kept.items() if issue.index != ticket}
 

@@ -72,7 +72,7 @@ class Importance:
             return [f"Importance of parameters: not known, {self.reason}."]
         what = "share of the variance of the loss" if self.method == FANOVA else "share of what sets the best apart"
         lines = [f"Importance of parameters, {what} ({self.method}, {self.trials} trials at budget {self.budget:g}):"]
-        rest = "(interactions)"  # of parameters, as far as the forest sees them; they share out to nobody alone
+        rest = "(interactions)"  # of parameters, as far as the forest sees them; no single parameter has them
         width = max(len(rest), *(len(shown(name, 80)) for name in self.shares))
         for name, s in self.shares.items():
             among = f"  among the {s.trials} trials that have it" if s.trials < self.trials else ""

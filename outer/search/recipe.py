@@ -1,6 +1,6 @@
-"""How a population was drawn, so that whoever knows the random seed can draw it again: a member is a few bytes then.
+"""How a population was drawn, so that a worker with the random seed can draw it again: a member is a few bytes then.
 
-A recipe stands in the population that it describes. Whoever changes the worlds of one makes a population without.
+A recipe stands in the population that it describes. A population whose worlds are changed has none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values of a search's state as a checkpoint holds them. Whoever made the file, each is checked before it is used.
+"""Values of a search's state as a checkpoint holds them. Each is checked before it is used, wherever the file is from.
 
 All raise ValueError with the key, what was found and what was expected.
 """

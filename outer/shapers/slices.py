@@ -78,12 +78,12 @@ class Elsewhere:
 
 
 def independent(p: RankingPlan) -> bool:
-    """Whether an agent has the same bits whoever else is in its simulator."""
+    """Whether an agent has the same bits whatever else is in its simulator."""
     return p.learner == "ppo" and p.engine == "mujoco" and p.device == "cpu" and p.backend in ("auto", "compiled")
 
 
 def not_compiled() -> Optional[str]:
-    """Why this machine has no kernels for slices, None if it has. Compiles them if nobody has."""
+    """Why this machine has no kernels for slices, None if it has. Compiles them unless they are."""
     return ahead.why_not(LEARNER)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from envolve.agents.common import population
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.job import Job
 from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.kernels.off_policy import population as off_policy_population
 from envolve.agents.off_policy import depths
@@ -60,14 +61,18 @@ class Setup:
         return make_task(name or self.default_task, max_steps=max_steps, solved_reward=solved_reward)
 
     def torch(self, rows=slice(None)) -> TrainResult:
-        return self.loops[0].train_population(*self.arguments(rows))
+        return self.loops[0].train_population(*self.own(), self.job(rows))
 
     def compiled(self, rows=slice(None), **options) -> TrainResult:
-        return self.loops[1].train_population(*self.arguments(rows), **options)
+        return self.loops[1].train_population(*self.own(), self.job(rows), **options)
 
-    def arguments(self, rows) -> tuple[Any, ...]:
-        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return self.algorithm, self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
+    def own(self) -> tuple[Any, ...]:
+        """What a loop takes before the job."""
+        return (self.algorithm,)
+
+    def job(self, rows=slice(None)) -> Job:
+        hyper, worlds, keys = self.hyper.take(rows), torch.as_tensor(self.worlds[rows]), self.keys[rows]
+        return Job(self.task, self.kind, self.env, worlds, hyper, keys, self.test_each)
 
     def learner(self):
         """The inner object of an off-policy population of one depth, before training; its nets, and the widest."""
@@ -76,9 +81,7 @@ class Setup:
         weights = torch.as_tensor(population.initial_weights(agents, self.keys))
         params = population.stack(weights, agents, widest)
         algorithm = self.algorithm(self.task, self.hyper, widest, params, torch.as_tensor(self.hyper["hidden_size"]))
-        worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
-        run = OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
-        return run, agents, widest
+        return OffPolicy(self.job(), algorithm), agents, widest
 
 
 def check_padding(setup: Setup) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from envolve.agents import train as train_module
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.job import Job
 from envolve.agents.common.learners import LEARNERS
 from envolve.agents.kernels.off_policy import update
 from envolve.agents.kernels.off_policy.update import CompiledUpdate
@@ -70,7 +71,7 @@ def test_updates_are_compiled(name, monkeypatch):
     )
     monkeypatch.setattr(update, "CompiledUpdate", lambda *a: made.append(CompiledUpdate(*a)) or made[-1])
     twins = [
-        off_policy.train_population(algorithm(name), task, "rn", section, worlds, hyper, keys, False, updates=updates)
+        off_policy.train_population(algorithm(name), Job(task, "rn", section, worlds, hyper, keys), updates=updates)
         for updates in ("torch", "kernel")
     ]
     assert [len(each.agents) for each in made] == [4, 2] and twins[1].updates.tolist() == [48, 0, 12, 48]

@@ -1,10 +1,10 @@
 """Has a learner's kernels compiled once, in processes of their own, before any process loads them from the disk.
 
 The process that compiles a kernel can end up calling copies of inner functions that were optimised apart from the
-kernel; whoever loads the cached kernel calls the copies within it. Where sums may be reordered the two differ in the
-last bit, so the first worker's results would differ from all others'. It also keeps workers that start together from
-compiling the same thing side by side, and a compiler that crashes or runs out of memory takes nobody along: LLVM 14
-aborts where it meets what it cannot translate. ``foreman.py`` is what runs there.
+kernel; a process that loads the cached kernel calls the copies within it. Where sums may be reordered the two differ in
+the last bit, so the first worker's results would differ from all others'. It also keeps workers that start together
+from compiling the same thing side by side, and a compiler that crashes or runs out of memory ends no other process:
+LLVM 14 aborts where it meets what it cannot translate. ``foreman.py`` is what runs there.
 
 Ctrl-C and SIGTERM end the compiling, and no one takes that for a failure.
 """
@@ -50,7 +50,7 @@ def compiled_ahead(name: str) -> None:
 
 @functools.lru_cache(maxsize=None)
 def why_not(name: str) -> Optional[str]:
-    """Compiles the kernels of learner ``name`` if nobody has. The reason why there are none, or None if there are.
+    """Compiles the kernels of learner ``name`` unless they are. The reason why there are none, or None if there are.
 
     A crash is remembered on the disk: another try costs as much and ends the same. Other failures are for this process.
     """
@@ -221,7 +221,7 @@ def main(name: str, task: str) -> None:
         os.read(0, 1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts something in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts it in the background ignores it
     threading.Thread(target=end_with_it, daemon=True).start()
     if task in TASKS or name in TABULAR:
         why_not(name)

@@ -3,7 +3,7 @@ time as there are cores; then one more loads them and calls each once. What it s
 number of kernels, one for each that is done, and at last the reason if it failed.
 
 Its processes are copies of it, so that the libraries are imported once. It compiles nothing itself. It ends, and they
-with it, as soon as its standard input does: whoever started it is no more.
+with it, as soon as its standard input does: the process that started it is no more.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Spares numba's compiler work that changes nothing: what it computes anew and could remember, tells nobody, or does to
-what has no body. For processes that compile and do nothing else (``whole.py``).
+"""Spares numba's compiler work that changes nothing: what it computes anew and could remember, tells no listener, or
+does to what has no body. For processes that compile and do nothing else (``whole.py``).
 
 Most of the time that a kernel takes is Python's: numba types and translates about a hundred functions, LLVM takes a
 fifth. Each replacement here gives the same answers and is left out with a numba that is built otherwise; what is
@@ -122,7 +122,7 @@ def _with_bodies(optimize_functions: Callable) -> Callable:
 
 
 def _tell_nobody() -> None:
-    """Every call of LLVM was told to everyone who measures a compilation that is under way, up to forty."""
+    """Every call of LLVM was told to every timer of a compilation under way, up to forty."""
     lock: Any = getattr(binding.ffi.lib, "_lock", None)
     for callbacks in list(getattr(lock, "_cblist", ())):
         lock.unregister(*callbacks)

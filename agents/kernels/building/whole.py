@@ -35,7 +35,7 @@ def compile_whole() -> None:
 
 
 def _all_that_it_calls(library: Any) -> List[Any]:
-    """The libraries to be linked into one, each once and after all that call it: LLVM leaves out what nobody has called
+    """The libraries to be linked into one, each once and after all that call it: LLVM leaves out what is not called yet
     so far."""
     found: Dict[Any, None] = {}
 

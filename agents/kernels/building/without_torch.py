@@ -2,7 +2,7 @@
 
 Of torch the kernels' modules only say in annotations, bases and decorators what their twins compute with. ``pretend()``
 has ``import torch`` give something that stands for all of that and can compute nothing; a number from it in a kernel
-would be a type that numba does not know. Whoever trains never does this.
+would be a type that numba does not know. A process that trains never does this.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def acrobot_step(s, action):
 
 @njit(**EXACT)
 def _clip(x, low, high):
-    """As torch.clamp, NaN stays NaN: whoever looks must see that a member diverged."""
+    """As torch.clamp, NaN stays NaN: the caller must see that a member diverged."""
     if x < low:
         return low
     return high if x > high else x

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import numpy as np
-from torch import Tensor
 
 import envolve.agents.off_policy.ddqn
 import envolve.agents.off_policy.dueling_ddqn
@@ -14,6 +13,7 @@ import envolve.agents.off_policy.sac
 import envolve.agents.off_policy.td3
 import envolve.agents.off_policy.td3_discrete
 from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import TrainResult
@@ -24,7 +24,6 @@ from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_
 from envolve.agents.kernels.off_policy import training as off_policy
 from envolve.agents.off_policy import depths as torch_path
 from envolve.agents.off_policy.algorithm import Algorithm
-from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
 TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its class in the kernels
@@ -61,37 +60,30 @@ def _shortest(name: str) -> None:
     shortest.train_shortest(name, hidden_size=1, hidden_layer=1, batch_size=1)
 
 
-def train_population(
-    algorithm: Type[Algorithm],
-    task: Task,
-    kind: str,
-    section: EnvSection,
-    worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper,
-    keys: np.ndarray,
-    test_each: bool,
-    threads: int = 1,
-) -> TrainResult:
+def train_population(algorithm: Type[Algorithm], job: Job, threads: int = 1) -> TrainResult:
     """As ``envolve.agents.off_policy.depths.train_population``, on the CPU; members are shared among ``threads``, and
     the result is the same for any number of them."""
     name, twin = TWINS[algorithm]
     ahead.compiled_ahead(name)
+    task, hyper = job.task, job.hyper
     nets = nets_of(algorithm, task, hyper)
-    weights = initial_weights(nets, keys)
+    weights = initial_weights(nets, job.keys)
     result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
-    rows = capacity(hyper, task.max_steps)
-    worlds = np.ascontiguousarray(worlds, dtype=np.float32)
-    ukeys = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
+    capacities = capacity(hyper, task.max_steps).tolist()
+    worlds = np.ascontiguousarray(job.worlds, dtype=np.float32)
+    ukeys = np.ascontiguousarray(job.keys, dtype=np.int64).view(np.uint64)
 
     def one(i: int, counts: np.ndarray) -> None:
         s: Any = hyper.member(i)
         F, columns = task.observation_size, twin.columns(task)
         off_policy.train(
             twin.create(task, s, weights[i, : size(nets[i])]),
-            create_world(task, kind, section, s.gamma, worlds[i]),
-            create_world(task, "real", section, s.gamma, worlds[i]),
-            settings(off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i]), **without_tests(task)),
-            np.empty((rows[i], 2 * F + columns + 2), np.float32),
+            create_world(task, job.kind, job.section, s.gamma, worlds[i]),
+            create_world(task, "real", job.section, s.gamma, worlds[i]),
+            settings(
+                off_policy.Settings, task, s, test_each=job.test_each, capacity=capacities[i], **without_tests(task)
+            ),
+            np.empty((capacities[i], 2 * F + columns + 2), np.float32),
             off_policy.Batch.create(F + columns, s.batch_size),
             np.empty(columns, np.float32),
             ukeys[i],
@@ -103,6 +95,6 @@ def train_population(
 
     train_each(one, result, threads)
     add_tests(
-        result, task, lambda i: torch_path.test_trained(algorithm, task, hyper.take(i), result.weights[i], keys[i])
+        result, task, lambda i: torch_path.test_trained(algorithm, task, hyper.take(i), result.weights[i], job.keys[i])
     )
     return result

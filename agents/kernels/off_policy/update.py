@@ -87,8 +87,8 @@ def _kernel(algorithm: Algorithm) -> str:
 
 
 class CompiledUpdate:
-    """``algorithm.update``, member by member; who does not learn is left alone. Each learns from the first samples of
-    its batch, as many as its batch size says, evenly: ``weight`` is not looked at."""
+    """``algorithm.update``, member by member; one that does not learn is left alone. Each learns from the first samples
+    of its batch, as many as its batch size says, evenly: ``weight`` is not looked at."""
 
     def __init__(self, algorithm: Union[SAC, TD3], batch_sizes: Optional[Sequence[int]] = None) -> None:
         """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import numpy as np
-from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.job import Job
 from envolve.agents.common.result import TrainResult
 from envolve.agents.kernels.building import ahead, without_torch
 from envolve.agents.kernels.common.members import add_tests, no_twin, settings, train_each, without_tests
@@ -16,7 +16,6 @@ from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.ppo import training as ppo
 from envolve.agents.ppo.policy import initial_weights, networks
 from envolve.agents.ppo.training import check, rollout_length, test_trained
-from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
 
@@ -43,26 +42,17 @@ def _shortest(name: str) -> None:
     shortest.train_shortest(name, hidden_size=1, hidden_layer=1, num_envs=1, rollout_steps=2, ppo_epochs=1)
 
 
-def train_population(
-    task: Task,
-    kind: str,
-    section: EnvSection,
-    worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper,
-    keys: np.ndarray,
-    test_each: bool,
-    threads: int = 1,
-) -> TrainResult:
+def train_population(job: Job, threads: int = 1) -> TrainResult:
     """As ``agents.ppo.train_population``, on the CPU; members are shared among ``threads``, and the result is the same
     for any number of them."""
     ahead.compiled_ahead("ppo")
-    s = hyper.section
+    task, hyper, s = job.task, job.hyper, job.hyper.section
     check(s, hyper, task.max_steps)  # type: ignore[arg-type]
     agents = networks(task, hyper)
-    weights = initial_weights(task, agents, hyper, keys)
+    weights = initial_weights(task, agents, hyper, job.keys)
     result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
-    worlds = np.ascontiguousarray(worlds, dtype=np.float32)
-    ukeys = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
+    worlds = np.ascontiguousarray(job.worlds, dtype=np.float32)
+    ukeys = np.ascontiguousarray(job.keys, dtype=np.int64).view(np.uint64)
 
     def one(i: int, counts: np.ndarray) -> None:
         own: Any = hyper.member(i)
@@ -71,7 +61,8 @@ def train_population(
             ppo.Settings,
             task,
             own,
-            test_each=test_each,
+            test_each=job.test_each,
+            update_kl=0.0,
             rollout_steps=rollout_length(own, task.max_steps),
             monte_carlo=own.advantage == "monte_carlo",
             **without_tests(task),
@@ -80,8 +71,8 @@ def train_population(
         agent = ppo.PPO.create(task, actor, c, own.test_noise, own_weights, own.squash)
         ppo.train(
             agent,
-            create_world(task, kind, section, own.gamma, worlds[i]),
-            create_world(task, "real", section, own.gamma, worlds[i]),
+            create_world(task, job.kind, job.section, own.gamma, worlds[i]),
+            create_world(task, "real", job.section, own.gamma, worlds[i]),
             c,
             ukeys[i],
             result.test_return[i],
@@ -91,5 +82,5 @@ def train_population(
         )
 
     train_each(one, result, threads)
-    add_tests(result, task, lambda i: test_trained(task, hyper.take(i), result.weights[i], keys[i]))
+    add_tests(result, task, lambda i: test_trained(task, hyper.take(i), result.weights[i], job.keys[i]))
     return result

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.job import Job
 from envolve.agents.common.learners import is_off_policy, off_policy_learners
 from envolve.agents.common.population import initial_weights, nets_of, stack, unstack, widest
 from envolve.agents.common.result import TrainResult
@@ -88,19 +89,7 @@ def train_watched(
     nets = widest(agents)
     params = stack(torch.as_tensor(weights, device=device), agents, nets)
     width = torch.as_tensor(hyper["hidden_size"], dtype=torch.int64, device=device)
-    run = Watched(
-        wrap,
-        task,
-        "se",
-        section,
-        worlds.to(device),
-        hyper,
-        torch.as_tensor(keys, device=device),
-        False,
-        cls(task, hyper, nets, params, width),
-        None,
-        False,
-    )
+    run = Watched(wrap, Job(task, "se", section, worlds, hyper, keys), cls(task, hyper, nets, params, width))
     run.train()
     result.put(np.arange(len(keys)), run, unstack(run.final.rows.params, agents, nets, weights.shape[1]))
     return Trained(result, run)

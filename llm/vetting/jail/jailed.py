@@ -4,7 +4,7 @@ candidate. The child locks itself up (``jail.lock_tracing``), traces, writes wha
 Started by ``jailer.py``, which talks to it through stdin and stdout in frames (length, bytes): first the options (JSON)
 and the probe, answered by "ready"; then candidates (JSON: number, code) to be run, or to be checked with what came of
 that ("traced": checking.py). The answer is a line of JSON {"number", "reason": [stage, message] or null} and, after it,
-the bytes of the child, which nobody but the master and a child reads, as what they are: untrusted. The server itself
+the bytes of the child, which only the master and a child read, as what they are: untrusted. The server itself
 never looks at them, runs no candidate's code and, once it has imported what it needs, has given up the file system. It
 ends when stdin does.
 """

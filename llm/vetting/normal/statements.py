@@ -162,7 +162,7 @@ class Statements:
         return [f]
 
     def _defaults(self, f: ast.FunctionDef) -> list[ast.stmt]:
-        """Defaults that are no constants, of arguments that nobody passes or changes: assignments at the beginning."""
+        """Defaults that are no constants, of arguments never passed or changed: assignments at the beginning."""
         arguments = [*f.args.posonlyargs, *f.args.args]
         made: list[ast.stmt] = []
         for k in range(len(f.args.defaults)):

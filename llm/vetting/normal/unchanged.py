@@ -1,5 +1,5 @@
 """Whether a function can change the object behind one of its names. A default argument that is an object lives from one
-call to the next, so it may become a fresh one only where nobody changes it."""
+call to the next, so it may become a fresh one only where nothing changes it."""
 
 from __future__ import annotations
 

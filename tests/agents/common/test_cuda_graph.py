@@ -13,6 +13,7 @@ import torch
 from envolve.agents.common.cuda_graph import EAGER_CALLS, Graphs
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.icm import ICM
+from envolve.agents.common.job import Job
 from envolve.agents.common.learners import LEARNERS, off_policy_learners
 from envolve.agents.common.population import initial_weights, nets_of, stack, widest
 from envolve.agents.common.sections import ICMSection
@@ -35,10 +36,12 @@ def trainer(name: str, kind: str, icm: bool = False, device: str = "cpu") -> Off
     cls = algorithm(name)
     agents = nets_of(cls, task, hyper)
     params = stack(torch.as_tensor(initial_weights(agents, keys)), agents, widest(agents)).to(device)
-    width, keys = torch.full((3,), 6, device=device), torch.as_tensor(keys).to(device)
-    curiosity = ICM(task, ICMSection(hidden_size=4, feature_dim=3), keys) if icm else None
-    agent = cls(task, hyper, widest(agents), params, width)
-    return OffPolicy(task, kind, env, worlds.to(device), hyper, keys, False, agent, curiosity)
+    job = Job(task, kind, env, worlds, hyper, keys)
+    curiosity = (
+        ICM(task, ICMSection(hidden_size=4, feature_dim=3), torch.as_tensor(keys, device=device)) if icm else None
+    )
+    agent = cls(task, hyper, widest(agents), params, torch.full((3,), 6, device=device))
+    return OffPolicy(job, agent, curiosity)
 
 
 def step(run: OffPolicy, variant) -> None:

@@ -116,24 +116,27 @@ def test_td3_learns_no_worse_than_stable_baselines3_at_equal_steps():
 
 def test_td3_climbs_the_hill_if_chance_has_shown_it_the_top():
     """The reward is sparse: within some 56,000 steps, 50,000 of them random, those agents solve the task whose random
-    actions reached the top at least once; the others learn to stand still, which costs nothing. Measured: 93.4, 93.5
-    and 94.0 of the three that saw it, 0.0 and -0.1."""
-    result = train_on("td3", "MountainCarContinuous-v0", CAR)
+    actions reached the top at least once; the others learn to stand still, which costs nothing. Measured on 20 agents:
+    17 saw it, and 16 of these return 90.8 to 94.5. The last solved it with noise alone, and is still without (-0.4).
+    """
+    result = train_on("td3", "MountainCarContinuous-v0", CAR, members=10)
     saw_the_top = result.episode_return[:, : CAR.init_episodes].max(1) > 0
     returns = result.test_return.mean(1)
     print("TD3 on MountainCarContinuous-v0:", returns.round(1), result.train_steps)
-    assert 2 <= saw_the_top.sum()
-    assert (returns[saw_the_top] > 85).all() and (result.train_steps[saw_the_top] < 70_000).all()
-    assert (returns[~saw_the_top] > -1).all()
+    assert 5 <= saw_the_top.sum() < 10
+    assert (returns[saw_the_top] > 85).mean() >= 0.75 and (result.train_steps[saw_the_top] < 70_000).all()
+    assert (returns[~saw_the_top] > -1).all() and (returns[~saw_the_top] < 1).all()
 
 
 def test_discrete_td3_solves_cartpole():
-    """Until the last ten returns average 195. Measured on 20 seeds: 19 do within 40,000 steps, 16,183 +- 10,713 in all;
-    the final test, greedy, returns 193.8 on average, 147 at the worst. (Without layer norm 2 of 8 seeds never leave a
-    policy of one action, which lives for 9 steps, and 2 others do not stop within 40,000.)
+    """Until the last ten returns average 195. Measured on 20 agents: 18 do within 40,000 steps, 16,400 on average, and
+    return 162.9 to 200 in the greedy test. Two never leave a policy of one action, which lives for 9 steps, and end
+    after their 1,000 episodes. (Without layer norm 2 of 8 never leave it, and 2 others do not stop within 40,000.)
     """
-    result = train_on("td3_discrete", "CartPole-v0", CARTPOLE)
+    result = train_on("td3_discrete", "CartPole-v0", CARTPOLE, members=10)
     returns = result.test_return.mean(1)
+    learned = returns > 150
     print("discrete TD3 on CartPole-v0:", returns.round(1), result.train_steps)
-    assert (result.train_steps < 40_000).all(), "all stop because the task is solved"
-    assert result.train_steps.mean() < 30_000 and returns.mean() > 165
+    assert learned.sum() >= 7, "nine of ten learn: fewer than seven do with a chance of 1 %"
+    assert (result.train_steps[learned] < 40_000).all(), "all that learn stop because the task is solved"
+    assert result.train_steps[learned].mean() < 30_000 and returns[learned].mean() > 180

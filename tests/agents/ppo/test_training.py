@@ -47,8 +47,8 @@ class Setup(small.Setup):
     section_class, small, loops = PPOSection, SMALL, (ppo, compiled)
     algorithm = None
 
-    def arguments(self, rows):
-        return super().arguments(rows)[1:]
+    def own(self):
+        return ()
 
 
 MIXED = dict(
@@ -376,8 +376,8 @@ def test_minibatches_are_a_permutation():
     seen = []
 
     class Watched(ppo.Epochs):
-        def _minibatches(self, epoch):
-            seen.append(super()._minibatches(epoch))
+        def minibatches(self, epoch):
+            seen.append(super().minibatches(epoch))
             return seen[-1]
 
     original, ppo.Epochs = ppo.Epochs, Watched
@@ -443,17 +443,7 @@ def test_padding_units_stay_exactly_zero():
     params = population.stack(
         torch.as_tensor(ppo_policy.initial_weights(setup.task, agents, setup.hyper, setup.keys)), agents, widest
     )
-    run = ppo.PPO(
-        setup.task,
-        "real",
-        setup.env,
-        torch.as_tensor(setup.worlds),
-        setup.hyper,
-        torch.as_tensor(setup.keys),
-        False,
-        Nets(0, *widest),
-        params,
-    )
+    run = ppo.PPO(setup.job(), Nets(0, *widest), params)
     before = run.params.clone()
     run.train()
     for i, nets in enumerate(agents):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
@@ -241,7 +242,8 @@ def run(rows=slice(None), kind="se", P=6, threads=1, world=None, values=None, en
         worlds = init_world(kind, task, env, torch.as_tensor(keys)).numpy()
     for (i, j), value in (world or {}).items():
         worlds[i, j] = value
-    return train_population(DDQN, task, kind, env, worlds[rows], hyper.take(rows), keys[rows], kind == "rn", threads)
+    job = Job(task, kind, env, torch.as_tensor(worlds[rows]), hyper.take(rows), keys[rows], kind == "rn")
+    return train_population(DDQN, job, threads)
 
 
 @pytest.mark.parametrize("kind", ["se", "rn", "real"])
