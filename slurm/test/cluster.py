@@ -21,7 +21,7 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sco
 START_SECONDS = 60.0
 
 # cred_expire: how long a requeued job waits before it starts again (120 s unless told otherwise, at least 5).
-# OverSubscribe: eight tasks on a small machine. No accounting, as on many clusters. MaxArraySize: larger arrays are
+# OverSubscribe: sixteen tasks on a small machine. No accounting, as on many clusters. MaxArraySize: larger arrays are
 # split. Each node has all cores of the machine.
 CONFIG = """\
 ClusterName=envolve
@@ -152,7 +152,7 @@ def _start(
 
 @contextlib.contextmanager
 def one_machine(folder: Path, tasks: int) -> Iterator[Nodes]:
-    """Inside, sbatch and the like talk to a SLURM that runs ``tasks`` tasks of one CPU at the same time here.
+    """Inside, sbatch and the like talk to a SLURM that runs tasks of ``tasks`` CPUs in all at the same time here.
 
     ``folder`` must be new and reachable by the daemons. They are children of this process, and end with the block,
     however it ends. Raises ClusterError.

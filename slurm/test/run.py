@@ -199,7 +199,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="envolve-slurm-"))
     try:
         install()
-        with one_machine(folder / "cluster", tasks=MASTERS * (1 + WORKERS)) as nodes:
+        with one_machine(folder / "cluster", tasks=16) as nodes:
             version = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=False).stdout.strip()
             say(f"{version} runs in {folder}")
             for name in [args.only] if args.only else PARTS:
