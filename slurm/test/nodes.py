@@ -48,9 +48,10 @@ def groups(folder: Path, nodes: Nodes) -> None:
         until(lambda: [generations(m) for m in masters] > done, "the masters go on", run.process)
         nodes.come_back(NODES[1])
         run.finish()
+        # the last worker of each master is alone in its task, whose log is its own
         logs = {path.stem for path in (run.run_dir / "slurm" / "log").glob("worker_[01]_[0-4].log")}
-        if logs != {f"worker_{b}_{i}" for b in range(2) for i in range(GROUPED)}:
-            raise TestError(f"found logs of the workers {sorted(logs)}, expected {GROUPED} of each master")
+        if logs != {f"worker_{b}_{i}" for b in range(2) for i in range(GROUPED - 1)}:
+            raise TestError(f"found logs of the workers {sorted(logs)}, expected {GROUPED - 1} of each master")
         for before, results in zip(undisturbed, masters):
             for name in PLAIN_FILES:
                 same(before / name, only_run(results) / name)

@@ -21,6 +21,7 @@ import pytest
 
 from envolve.slurm import ray_job
 from envolve.slurm.commands import SetupError, exit_file, read_exit
+from tests.outer.ray import local
 from tests.outer.small import CLIFF, ROOT, cliff
 from tests.outer.test_run import files, undisturbed
 
@@ -187,12 +188,10 @@ def test_without_ray_it_says_what_to_install(
 # ---------------------------------------------------------------------------------------------------------- Ray itself
 
 
-def processes(word: str) -> list[int]:
-    """Ids of the processes of Ray whose command has this word."""
-    lines = subprocess.run(
-        ["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    return [int(line.split()[0]) for line in lines if "/ray/core/src/ray/" in line and word in line]
+def processes(mark: Path, word: str = "") -> list[int]:
+    """Ids of Ray's processes of a job with this mark whose command has this word."""
+    found = local.ray_processes(mark)
+    return [pid for pid in found if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def until(condition: Any, process: subprocess.Popen[str], seconds: float = 240) -> None:
@@ -226,11 +225,12 @@ def test_a_run_on_three_nodes_through_a_lost_head_and_a_requeue(
     def rows() -> int:
         return sum(path.read_bytes().count(b"\n") for path in run_dir.glob("*/scores.csv"))
 
-    before, job = processes(""), start()
+    monkeypatch.setenv(local.MARK, str(tmp_path))
+    job = start()
     until(lambda: rows() > 5, job)
-    (gcs,) = [pid for pid in processes("gcs_server") if pid not in before]
+    (gcs,) = processes(tmp_path, "gcs_server")
     os.kill(gcs, signal.SIGKILL)  # the head
-    until(lambda: [pid for pid in processes("gcs_server") if pid not in [*before, gcs]], job)
+    until(lambda: set(processes(tmp_path, "gcs_server")) - {gcs}, job)
     done = rows()
     until(lambda: rows() > done, job)
     job.send_signal(signal.SIGUSR1)  # the time limit is near
@@ -238,11 +238,11 @@ def test_a_run_on_three_nodes_through_a_lost_head_and_a_requeue(
     state = read_exit(exit_file(run_dir, "node", 0))
     assert state is not None and "the head of cluster 1 was lost" in out, out
     assert slurm.read_text().splitlines()[-1] == "requeue 77" and state.reason == "time limit", out
-    assert [pid for pid in processes("") if pid not in before] == [], "all daemons have ended"
+    assert processes(tmp_path) == [], "all daemons have ended"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     again = start()
     out, _ = again.communicate(timeout=300)
     assert again.returncode == 0 and "on 3 nodes" in out, out
     (folder,) = [path.parent for path in run_dir.glob("*/config.yaml")]
     assert files(folder) == undisturbed(tmp_path_factory, cliff(long))
-    assert [pid for pid in processes("") if pid not in before] == []
+    assert processes(tmp_path) == []

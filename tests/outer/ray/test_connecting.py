@@ -1,4 +1,4 @@
-"""Who may connect, and what is said when it does not work: one line each."""
+"""Tokens, and what is said when a connection does not work: one line each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from envolve.experiments import eval_shapers, optimize_params, run, train_distri
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray import address, cluster
 from envolve.outer.ray.address import installed
-from envolve.outer.ray.cluster import connected
 from tests.experiments.test_optimize_params import FEW
 from tests.outer.hpo.small import write
 from tests.outer.ray import local
@@ -25,7 +24,7 @@ from tests.outer.small import ROOT
 CONFIG = str(ROOT / "default_config_gridworld_reward_env_paper.yaml")
 
 
-# --------------------------------------------------------------------------------------------------------- who may
+# --------------------------------------------------------------------------------------------------------- tokens
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
@@ -149,21 +148,31 @@ def listening(of: set[int]) -> set[str]:
 LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
+OWN = """
+import os
+from envolve.outer.ray.cluster import connected
+with connected(None, 1):
+    import ray
+    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
+    input()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")
-def test_a_cluster_of_its_own_listens_on_the_loopback_and_wants_its_token(tmp_path, monkeypatch):
-    monkeypatch.setenv(local.MARK, str(tmp_path))
-    with connected(None, 1):
-        import ray
-
-        at, token = ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"]
+def test_a_cluster_of_its_own_listens_on_the_loopback_and_wants_its_token(tmp_path):
+    """In a process of its own, for Ray reads its token once."""
+    options = {"cwd": ROOT, "env": local.environ_of(tmp_path), "text": True}
+    with subprocess.Popen([sys.executable, "-c", OWN], stdin=-1, stdout=-1, **options) as process:
+        at, token = process.stdout.readline().split()
         of_ray = set(local.ray_processes(tmp_path))
         assert len(of_ray) >= 3 and listening(of_ray) and listening(of_ray) <= LOOPBACK
-        for mine, expected in ((token, "there"), ("0" * 64, "its token is not the one here"), ("", "token")):
-            environ = os.environ | {"RAY_AUTH_TOKEN": mine, "HOME": str(tmp_path)}
-            code = f"from envolve.outer.ray.cluster import connected\nwith connected({at!r}): print('there')"
+        code = f"from envolve.outer.ray.cluster import connected\nwith connected({at!r}): print('there')"
+        for mine, expected in ((token, "there"), ("0" * 64, "token"), ("", "token")):
+            environ = options["env"] | local.ENVIRON | {"RAY_AUTH_TOKEN": mine, "HOME": str(tmp_path)}
             done = subprocess.run(
                 [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120
             )
-            assert expected in done.stdout + done.stderr.strip().splitlines()[-1], done.stderr
+            assert expected in (done.stdout + done.stderr).strip().splitlines()[-1], done.stderr
             assert ("there" in done.stdout) == (mine == token)
+        process.communicate("\n", timeout=60)
