@@ -64,6 +64,17 @@ def read_end(path: Name, most: int) -> bytes:
         os.close(fd)
 
 
+def read_piece(path: Name, at: int, most: int) -> bytes:
+    """At most ``most`` bytes of a plain file of any size, from ``at`` on; b"" at its end. Raises UnfitFileError,
+    OSError."""
+    fd = _open(path)
+    try:
+        _size(fd, path, sys.maxsize)
+        return os.pread(fd, most, at)
+    finally:
+        os.close(fd)
+
+
 _guarded: ContextVar[Optional[str]] = ContextVar("guarded", default=None)
 
 
