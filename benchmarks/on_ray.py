@@ -6,7 +6,8 @@
 instant   a generation of 16 chunks of 8 x 2,247 numbers, two workers, an evaluation that takes no time
 busy      as many chunks of 1 s as there are simulated slots: a few processes that wait in place of the evaluation
 
-``driver`` is CPU time of the process that hands out, per chunk. Slots on Ray are asynchronous calls in two
+``driver`` is CPU time of the process that hands out, per chunk; ``waited`` is how long its main thread was ready and
+had no core, which a quiet machine saves. Slots on Ray are asynchronous calls in two
 actors; those of files are the crowd of benchmarks/scaling.py.
 """
 
@@ -107,19 +108,27 @@ def chunks_of(count: int, generation: int, config: dict[str, Any]) -> list[Chunk
     return [Chunk("benchmark", generation, i, 0, "proxy", config, worlds[i], torch.arange(8)) for i in range(count)]
 
 
+def waited() -> float:
+    """Milliseconds for which the main thread was ready to run and had no core."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e6
+
+
 def measure(engine: Any, count: int, generations: int, config: dict[str, Any], warm: int = 2) -> dict[str, float]:
-    """Medians over generations: milliseconds of a generation, and of the driver's CPU per chunk."""
-    walls, cpus = [], []
+    """Medians over generations: milliseconds of a generation, of waiting for a core in it, and of the driver's CPU per
+    chunk."""
+    walls, cpus, waits = [], [], []
     for generation in range(generations + warm):
         chunks = chunks_of(count, generation, config)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu, wait = time.perf_counter(), time.process_time(), waited()
         results = engine.evaluate(chunks)
         cpus.append((time.process_time() - cpu) * 1e3 / count)
         walls.append((time.perf_counter() - wall) * 1e3)
+        waits.append(waited() - wait)
         for result, chunk in zip(results, chunks, strict=True):
             assert torch.equal(result.values["score"], chunk.worlds[:, 0].double()), "it answers another chunk"
-    walls, cpus = walls[warm:], cpus[warm:]
-    return {"wall_ms": statistics.median(walls), "best_ms": min(walls), "driver_ms": statistics.median(cpus)}
+    walls, cpus, waits = walls[warm:], cpus[warm:], waits[warm:]
+    middle = {"wall_ms": walls, "waited_ms": waits, "driver_ms": cpus}
+    return {**{name: statistics.median(values) for name, values in middle.items()}, "best_ms": min(walls)}
 
 
 @contextlib.contextmanager
@@ -171,8 +180,8 @@ def main() -> int:
                 what = f"{slots} chunks of 1 s" if slots else "16 instant chunks"
                 top = f" ({row['wall_ms'] / 10 - 100:.0f} % on top)" if slots else ""
                 print(
-                    f"{name:5} {what:20} {row['wall_ms']:8.1f} ms{top}, driver {row['driver_ms']:.2f} ms per chunk; "
-                    f"load {row['load']:.1f}",
+                    f"{name:5} {what:20} {row['wall_ms']:8.1f} ms{top}, {row['waited_ms']:.1f} without a core, best "
+                    f"{row['best_ms']:.1f}; driver {row['driver_ms']:.2f} ms per chunk; load {row['load']:.1f}",
                     flush=True,
                 )
     if args.json:

@@ -6,11 +6,13 @@ its writer nothing. So whatever is read here is looked at first: its kind and it
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import sys
-from typing import Any, Union
+from contextvars import ContextVar
+from typing import Any, Iterator, Optional, Union
 
 Name = Union[str, "os.PathLike[str]"]
 
@@ -62,6 +64,40 @@ def read_end(path: Name, most: int) -> bytes:
         os.close(fd)
 
 
+def read_piece(path: Name, at: int, most: int) -> bytes:
+    """At most ``most`` bytes of a plain file of any size, from ``at`` on; b"" at its end. Raises UnfitFileError,
+    OSError."""
+    fd = _open(path)
+    try:
+        _size(fd, path, sys.maxsize)
+        return os.pread(fd, most, at)
+    finally:
+        os.close(fd)
+
+
+_guarded: ContextVar[Optional[str]] = ContextVar("guarded", default=None)
+
+
+@contextlib.contextmanager
+def no_links_out_of(folder: Name) -> Iterator[None]:
+    """Meanwhile a file of ``folder`` that is a link to somewhere else is not read (UnfitFileError): what a stranger's
+    folder names would become part of what is made of it, and be sent on."""
+    token = _guarded.set(os.path.abspath(folder))
+    try:
+        yield
+    finally:
+        _guarded.reset(token)
+
+
+def leads_out(path: Name, folder: Name) -> bool:
+    """True if ``path``, below ``folder``, is or passes through a link to somewhere else."""
+    at, root = os.path.abspath(path), os.path.abspath(folder)
+    if os.path.commonpath([at, root]) != root:
+        return False
+    real = os.path.realpath(root)
+    return os.path.commonpath([os.path.realpath(at), real]) != real
+
+
 def check_plain(path: Name, limit: int = TEXT_BYTES) -> None:
     """Checks a file that Python's import or a library will read. Raises UnfitFileError, OSError."""
     fd = _open(path)
@@ -72,7 +108,10 @@ def check_plain(path: Name, limit: int = TEXT_BYTES) -> None:
 
 
 def _open(path: Name) -> int:
+    guarded = _guarded.get()
     try:
+        if guarded is not None and leads_out(path, guarded):
+            raise _unfit(errno.EPERM, "found a link that leads out of the folder, expected a file in it", path)
         # O_NONBLOCK: a named pipe without a writer would stop the reader here
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except ValueError:  # a null byte

@@ -22,6 +22,7 @@ from typing import Annotated
 import torch
 import tyro
 
+from envolve.envs.sim.opengl import choose_opengl
 from envolve.envs.worlds.file import WorldFileError, read_world
 from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.config.problem import learner
@@ -39,9 +40,9 @@ many steps. The film loops; in the run's folder, envolve report shows it.
   envolve film results/<run_id>
   envolve film results/<run_id>/model.pt --out film.gif --agents 1 --steps 100
 
-Classic control tasks are drawn by Gymnasium's own renderers (pip install 'envolve[baselines,video]'), gridworlds as
-cells. Exit codes: 0 the film is there, 1 the world or the film cannot be made, 2 wrong arguments, 130 Ctrl-C, 143
-SIGTERM."""
+Classic control tasks are drawn by Gymnasium's own renderers (pip install 'envolve[baselines,video]'), robots of MuJoCo
+with sky and floor, gridworlds as cells. Exit codes: 0 the film is there, 1 the world or the film cannot be made,
+2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 MODEL = "model.pt"
 MOST = {"agents": 4, "steps": 2000}  # rows of the film; steps, which decide its length
 
@@ -75,13 +76,14 @@ def film(args: Args) -> int:
     if out.is_dir() or not out.parent.is_dir():
         raise ConfigError([f"--out: found {out}, expected a file in a folder that exists"])
     writable_format(out)
+    choose_opengl()  # before MuJoCo is imported, of robots
     world = read_world(str(path))
     config, _ = stored_config(world)  # agents train as long as the world was evolved for
     config["device"] = "cpu"
     task = world.task()
     scenes = scenes_of(config, world, args.seed, args.agents, args.steps, args.threads or len(os.sched_getaffinity(0)))
     kind = "reward" if world.kind == "rn" else "bandit" if world.section.contextual_bandit else "world"
-    heading = f"{task.name}, {learner(config)[0].upper()} trained in an evolved {kind}"
+    heading = f"{task.name.removeprefix('gymnasium:')}, {learner(config)[0].upper()} trained in an evolved {kind}"
     pictures = film_scenes(out, task, scenes, heading)
     for scene in scenes:
         steps = len(scene.episode.rewards)
@@ -93,6 +95,7 @@ def film(args: Args) -> int:
 def main(argv: list[str] | None = None) -> int:
     args = parse(PROG, Args, argv, HELP)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("OpenGL").setLevel(logging.WARNING)  # it says which of its modules are not there
     torch.set_num_threads(1)
     return exit_code(PROG, lambda: film(args), (WorldFileError, VideoError, ValueError))
 

@@ -55,6 +55,7 @@ UNSAID = (
     ("init", "random"),
     ("twin", True),
     ("squash", True),
+    ("kl_after", "iteration"),
     ("context_noise", 0.0),
     ("standardise", False),
 )

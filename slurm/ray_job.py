@@ -40,11 +40,12 @@ from envolve.core.environ import added
 from envolve.core.supervisor import Policy, StartError, Supervisor
 from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
-from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, say, tend
+from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, requeue, say, tend
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 120.0  # that the head may take; a node reads Python's packages from the file server
 STORE_BYTES = 200 * 2**20  # of a node: messages are small
+HEAD_SECONDS, LOOK_SECONDS = 60.0, 5.0  # without a head, beside --kill-after; between two looks
 STOP_SECONDS = 15.0  # from SIGTERM to SIGKILL of daemons
 STOPPED = (0, EXIT_WRONG, 130, 143)  # exit codes after which another cluster would not help
 ON_RAY = ("run", "tune")  # commands that are told where Ray is, and where their folder is
@@ -92,11 +93,25 @@ def hosts_of(environ: Mapping[str, str]) -> list[str]:
     return [mine, *(name for name in names if name != mine)]
 
 
+def address_of_node(name: str) -> str:
+    """The name of a node, or SLURM's address of it where the name is known to SLURM alone."""
+    with contextlib.suppress(OSError):
+        socket.gethostbyname(name)
+        return name
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            ["scontrol", "--oneliner", "show", "node", name], capture_output=True, text=True, timeout=60, check=True
+        )
+        if found := re.search(r"\bNodeAddr=(\S+)", done.stdout):
+            return found[1]
+    return name
+
+
 def own_address(peer: str) -> str:
-    """Address by which this machine reaches ``peer``. Raises SetupError."""
+    """Address by which this machine reaches the node ``peer``. Raises SetupError."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.connect((peer, 9))  # sends nothing
+            s.connect((address_of_node(peer), 9))  # sends nothing
             return str(s.getsockname()[0])
     except OSError as e:
         raise SetupError(f"{peer}: {e.strerror or e}; expected a node of the job") from None
@@ -130,8 +145,50 @@ def daemon(python: str, address: str, ip: str, folder: str | None) -> list[str]:
             f"--ray-client-server-port={free_port(LOOPBACK)}", f"--temp-dir={folder}"]  # fmt: skip
 
 
+class Head:
+    """The head, as another node sees it. ``lost``: it has been silent for ``patience`` seconds."""
+
+    def __init__(self, address: str, patience: float) -> None:
+        host, _, port = address.rpartition(":")
+        self._address, self._patience = (host, int(port)), patience
+        self._seen = self._looked = time.monotonic()
+
+    def lost(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            if listens(*self._address):
+                self._seen = now
+        return now - self._seen > self._patience
+
+
+def orphaned(job: str) -> bool:
+    """Whether SLURM has taken the node of the job's script from it. It keeps such a job to the time limit, ends the
+    steps that the script began, and starts nothing (22.05, --no-kill)."""
+
+    def asked(*words: str) -> str:
+        done = subprocess.run(["scontrol", *words], capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    try:
+        found = dict(re.findall(r"\b(JobState|BatchHost|NodeList)=(\S+)", asked("--oneliner", "show", "job", job)))
+        nodes = asked("show", "hostnames", found.get("NodeList", "")).split()
+    except (OSError, subprocess.SubprocessError) as e:
+        say(f"scontrol show job {job}: {e}")
+        return False
+    return found.get("JobState") == "RUNNING" and found.get("BatchHost", "") not in ["", *nodes]
+
+
+def listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection((host, port), 1.0).close()
+        return True
+    return False
+
+
 def node(args: argparse.Namespace) -> int:
-    """One node's daemon, until SIGTERM. That of the head is not started again: its cluster is gone."""
+    """One node's daemon, until SIGTERM. That of the head is not started again: its cluster is gone. Another's requeues
+    the job if the node of the head is lost."""
     head = args.head_folder is not None
     host = args.address.rpartition(":")[0]
     ip = host if head or host == LOOPBACK else own_address(host)
@@ -139,11 +196,17 @@ def node(args: argparse.Namespace) -> int:
     command = daemon(args.python, args.address, ip, args.head_folder)
     process = Child("ray", lambda: command, Path("/dev/stdout"), with_parent=True, prepare=free_signals)
     supervisor = Supervisor({process: Policy(starts=1 if head else float("inf"))}, STOP_SECONDS)
+    there = None if head else Head(args.address, args.kill_after + HEAD_SECONDS)
     try:
         while process not in supervisor.codes:
             supervisor.look()
             got = signal.sigtimedwait(SIGNALS, 1.0)
-            if got is not None and got.si_signo != signal.SIGCHLD:
+            told = got is not None and got.si_signo != signal.SIGCHLD
+            if there is not None and (told or there.lost()) and orphaned(os.environ.get("SLURM_JOB_ID", "")):
+                say("the job has lost the node of its script")
+                requeue(os.environ, args.max_requeues)
+                return 1
+            if told:
                 return 0
         return supervisor.codes[process] or 1
     finally:
@@ -161,7 +224,8 @@ class Cluster:
         ip = LOOPBACK if alone else own_address(hosts[1])
         self.address, self.environ = f"{ip}:{free_port(ip)}", environment(alone)
         folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
-        own = [args.python, MINE, "--run-dir", str(args.run_dir), "--python", args.python, "--address", self.address]
+        own = [args.python, MINE, "--run-dir", str(args.run_dir), "--python", args.python, "--address", self.address,
+               f"--kill-after={args.kill_after}", f"--max-requeues={args.max_requeues}"]  # fmt: skip
         logs = args.run_dir / "slurm" / "log"
 
         def child(name: str, words: list[str]) -> Child:
@@ -175,8 +239,9 @@ class Cluster:
         """Raises StartError if the head does not listen in time."""
         try:
             self.head.start()
+            host, _, port = self.address.rpartition(":")
             until = time.monotonic() + START_SECONDS
-            while not self._listens():
+            while not listens(host, int(port)):
                 if self.lost() or time.monotonic() > until:
                     words = self.head.last_words() or "time is up"
                     raise StartError(f"the head of Ray does not start; the end of {self.head.log_path}:\n{words}")
@@ -194,13 +259,6 @@ class Cluster:
     def lost(self) -> bool:
         """Whether the head has ended."""
         return self.head.process is None or self.head.process.poll() is not None
-
-    def _listens(self) -> bool:
-        host, _, port = self.address.rpartition(":")
-        with contextlib.suppress(OSError):
-            socket.create_connection((host, int(port)), 1.0).close()
-            return True
-        return False
 
 
 def srun(hosts: Sequence[str]) -> list[str]:
@@ -222,6 +280,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python on the nodes")
     parser.add_argument("--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL")
     parser.add_argument("--max-clusters", type=at_least(1), default=10, metavar="N", help="most clusters, if heads die")
+    parser.add_argument(
+        "--max-requeues", type=int, default=100, metavar="N", help="most requeues for a lost first node"
+    )
     parser.add_argument("--address", help=argparse.SUPPRESS)  # of the head: run a node's daemon
     parser.add_argument("--head-folder", help=argparse.SUPPRESS)  # this is the head
     return parser

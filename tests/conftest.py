@@ -31,7 +31,9 @@ LONGEST = [
     "outer/hpo/test_importance.py", "test_layout.py", "experiments/test_eval_shapers.py", "outer/hpo/test_search.py",
     "outer/exchange/test_faults.py", "agents/kernels/common/test_worlds.py", "outer/evaluate/test_shapers.py",
     "experiments/test_train_goal.py", "test_examples.py", "distributed/programs/test_turns.py",
-    "distributed/programs/test_supervisor.py", "envs/graph/test_fuzz.py",
+    "distributed/programs/test_supervisor.py", "envs/graph/test_fuzz.py", "envs/outside/test_outside.py",
+    "distributed/engine/test_server.py", "outer/reporting/test_wandb_run.py", "outer/page/test_kinds.py",
+    "experiments/paper/test_compare_proxies.py",
 ]  # fmt: skip
 
 

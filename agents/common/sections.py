@@ -195,8 +195,11 @@ class PPOSection(LearnerSection):
     normalise_reward: bool = option(
         False, "shaped tasks: divide rewards by the running deviation of the discounted return"
     )
-    desired_kl: float = option(
-        0.0, "shaped tasks: KL divergence per iteration to which lr is adapted; 0: fixed lr", ge=0
+    desired_kl: float = option(0.0, "shaped tasks: KL divergence to which lr is adapted; 0: fixed lr", ge=0)
+    kl_after: str = option(
+        "iteration",
+        "shaped tasks: when lr is adapted: once, after all epochs of an iteration; or at each update, as rsl_rl does",
+        choices=("iteration", "update"),
     )
 
 

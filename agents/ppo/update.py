@@ -5,7 +5,7 @@ Axes: T decisions, L members still in training, N environments, B minibatch, A a
 
 from __future__ import annotations
 
-from typing import Optional, Protocol, Tuple
+from typing import Callable, Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
@@ -48,11 +48,14 @@ class Epochs:
         # what an update reads of a rollout: s, action, log pi(a | s), return, V(s)
         self.samples = torch.zeros(L, self.T * N, F + (self.nets.std or 1) + 3, device=m.row.device)
 
-    def learn(self, rollout: Played) -> None:
-        """All epochs on one rollout, and the curiosity module's update."""
+    def learn(self, rollout: Played, before: Optional[Callable[[Tensor], None]] = None) -> None:
+        """All epochs on one rollout, and the curiosity module's update. before: called with a minibatch's indices
+        before each update."""
         self._prepare(rollout)
         for _ in range(self.s.ppo_epochs):
-            for index in self._minibatches(self.epoch):
+            for index in self.minibatches(self.epoch):
+                if before is not None:
+                    before(index)
                 self.update(None, index)
             self.epoch += 1
         self._learn_curiosity(rollout)
@@ -88,7 +91,7 @@ class Epochs:
         if s.anneal_lr:
             m.rate.copy_(m.lr * (1 - rollout.started[1] / m.budget))
 
-    def _minibatches(self, epoch: int) -> Tuple[Tensor, ...]:
+    def minibatches(self, epoch: int) -> Tuple[Tensor, ...]:
         """Indices of samples int64 [L B], one tensor per minibatch: a random order, cut into parts; the remainder is
         not used.
 

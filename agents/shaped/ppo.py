@@ -104,6 +104,8 @@ class ShapedPPO:
             raise ValueError(f"{len(keys)} keys for {envs.P} candidates")
         if s.rollout_steps == 0:
             raise ValueError("ppo: a shaped task needs rollout_steps, the decisions between updates")
+        if not s.squash:
+            raise ValueError("ppo: squash: found false, expected true: the mean action on a shaped task is a tanh")
         if s.desired_kl and s.anneal_lr:
             raise ValueError("ppo: either desired_kl adapts lr or anneal_lr lowers it, not both")
         ppo.check(s, draw(s, keys), 0)

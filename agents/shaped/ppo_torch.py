@@ -19,9 +19,10 @@ from envolve.agents.common.sections import PPOSection
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo.memory import RolloutMemory
 from envolve.agents.ppo.policy import Nets
+from envolve.agents.ppo.rate import adapted
 from envolve.agents.ppo.rollout import PPOMembers
 from envolve.agents.ppo.update import Epochs
-from envolve.agents.shaped.ppo_policy import STD_FLOOR, adapted, create, spaces
+from envolve.agents.shaped.ppo_policy import STD_FLOOR, create, spaces
 from envolve.envs.shaping.envs import Step
 
 
@@ -106,18 +107,17 @@ class Group:
             reward = self.memory.parts.reward
             reward.mul_(self.paid.scale[:, :, None]).clamp_(-CLIP, CLIP)
         if learns:
-            self.epochs.learn(self)
+            each = s.desired_kl > 0 and s.kl_after == "update"
+            self.epochs.learn(self, self._adapt if each else None)
             m.params[:, : self.A].clamp_(min=STD_FLOOR)
-            if s.desired_kl:
-                m.rate.copy_(adapted(m.rate, self._divergence(), s.desired_kl))
+            if s.desired_kl and not each:
+                self._adapt(self.epochs.minibatches(self.epochs.epoch - 1)[0])  # the last epoch's first
         if s.normalise_obs:
             self.seen.merge()
 
-    def _divergence(self) -> Tensor:
-        """Estimate of KL(old policy || new) on the last epoch's first minibatch, float64 [L]: the mean of rho - 1 - log
-        rho (Schulman, http://joschu.net/blog/kl-approx.html)."""
+    def _adapt(self, index: Tensor) -> None:
+        """Adapts the learning rates to how far the policies moved, as seen on the samples ``index``."""
         samples, C = self.epochs.samples, self.epochs.samples.shape[2]
-        index = self.epochs._minibatches(self.epochs.epoch - 1)[0]
         if len(index):
             samples = samples.view(-1, C).index_select(0, index).view(len(samples), -1, C)
         samples = samples.transpose(1, 2)
@@ -125,7 +125,8 @@ class Group:
         out = ppo_policy.forward(self.nets.actor, actor, samples[:, : self.F])
         logp = ppo_policy.log_prob(self.nets, self.m.params, out, samples[:, self.F : -3], 1.0)
         log_rho = (logp - samples[:, -3]).double()
-        return (log_rho.expm1() - log_rho).mean(1)
+        divergence = (log_rho.expm1() - log_rho).mean(1)
+        self.m.rate.copy_(adapted(self.m.rate, divergence, self.s.desired_kl))
 
 
 class PyTorchBackend:

@@ -5,8 +5,7 @@
 The project trains all seeds as candidates of one process; rsl_rl trains one after the other. Both curves are the task's
 own reward per second of the steps that training makes. The final policies are judged alike: their mean action, one
 episode in every environment. Intervals are 95 % over seeds
-(``core/statistics.py``). Differences that remain: the project bounds the mean
-action by tanh, and adapts the learning rate once per iteration, rsl_rl after every minibatch.
+(``core/statistics.py``). One difference remains: the project bounds the mean action by tanh.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from envolve.envs.shaping.candidate import Candidate
 
 SETTINGS: dict[str, Any] = {
     "rollout_steps": 32, "ppo_epochs": 5, "minibatches": 4, "gamma": 0.99, "gae_lambda": 0.95, "eps_clip": 0.2,
-    "lr": 1e-3, "desired_kl": 0.01, "vf_coef": 1.0, "ent_coef": 0.01, "clip_value_loss": True, "max_grad_norm": 1.0,
-    "hidden_size": 64, "hidden_layer": 2, "activation_fn": "tanh", "action_std": 1.0, "normalise_obs": False,
-    "normalise_reward": False, "orthogonal_init": False,
+    "lr": 1e-3, "desired_kl": 0.01, "kl_after": "update", "vf_coef": 1.0, "ent_coef": 0.01, "clip_value_loss": True,
+    "max_grad_norm": 1.0, "hidden_size": 64, "hidden_layer": 2, "activation_fn": "tanh", "action_std": 1.0,
+    "normalise_obs": False, "normalise_reward": False, "orthogonal_init": False,
 }  # fmt: skip
 
 

@@ -58,9 +58,7 @@ class ReplayLog:
 
     def append(self, chunk: Chunk) -> None:
         """Appends a record. Raises OSError."""
-        assert self.file is not None
-        self.file.write(encoded(chunk))
-        self.file.flush()  # to the system: a killed process loses nothing that it has
+        self._write(encoded(chunk))
         self.rows += chunk.rows.shape[1]
 
     def sync(self) -> None:
@@ -89,8 +87,8 @@ class ReplayLog:
                     end = file.tell()
             if end < path.stat().st_size:
                 for _, later in reversed(files[i + 1 :]):  # the newest first: a kill on the way leaves a beginning
-                    later.unlink()
-                os.truncate(path, end)
+                    self._remove(later)
+                self._cut(path, end)
                 return
 
     def _next(self, file: BinaryIO, left: int) -> Chunk | None:
@@ -116,7 +114,20 @@ class ReplayLog:
         files = self.files()
         for (_, path), (following, _) in zip(files, files[1:]):
             if following <= row:
-                path.unlink()
+                self._remove(path)
+
+    # ------------------------------------------------------------------------------- what changes files, all of it
+
+    def _write(self, data: bytes) -> None:
+        assert self.file is not None
+        self.file.write(data)
+        self.file.flush()  # to the system: a killed process loses nothing that it has
+
+    def _cut(self, path: Path, size: int) -> None:
+        os.truncate(path, size)
+
+    def _remove(self, path: Path) -> None:
+        path.unlink()
 
 
 def encoded(chunk: Chunk) -> bytes:

@@ -54,13 +54,19 @@ def widths_of(params: TrainParamsBase) -> Widths:
         env.close()
 
 
-def make_hub(params: TrainParamsBase, widths: Widths, settings: RunSettings, folder: Path | None) -> Hub:
-    """Makes a hub. folder: of the run, for the log of transitions; None: no log."""
+def make_hub(
+    params: TrainParamsBase,
+    widths: Widths,
+    settings: RunSettings,
+    folder: Path | None,
+    log_of: Callable[[Path, int, int, int], ReplayLog] = ReplayLog,
+) -> Hub:
+    """Makes a hub. folder: of the run, for the log of transitions, which ``log_of`` makes; None: no log."""
     keys = settings.keys()
     memory = keys, params.buffer_size, widths, params.batch_size
     replay = HindsightReplay(*memory, params.gamma) if widths.goal_size else SharedReplay(*memory)
     file_rows = max(1, params.buffer_size // LOG_FILES)
-    log = None if folder is None else ReplayLog(folder / REPLAY, len(keys), widths.row, file_rows)
+    log = None if folder is None else log_of(folder / REPLAY, len(keys), widths.row, file_rows)
     return Hub(replay, settings.num_collectors, settings.lockstep, limits_of(params, widths, settings), log)
 
 

@@ -1,8 +1,9 @@
-"""The hub as an actor of Ray, on the node of the run's folder, and its client.
+"""The hub as an actor of Ray, and its client.
 
 The actor keeps what must not be lost: the log of transitions, and every file that a program writes (``keep``). A
-program that dies is therefore started again on any node, and gets its files back (``fetch``). Messages are those of
-the gRPC hub (``distributed/engine/wire.py``, ``limits.py``): bytes that Ray does not unpickle.
+program that dies is therefore started again on any node, and gets its files back (``fetch``). So is the hub, whose disk
+is one of two (``keeper.py``). Messages are those of the gRPC hub (``distributed/engine/wire.py``, ``limits.py``): bytes
+that Ray does not unpickle.
 """
 
 from __future__ import annotations
@@ -10,46 +11,42 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
+import shutil
+import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from envolve.core.cleaning import one_line
-from envolve.core.files import TORCH_BYTES, read_plain
 from envolve.distributed.engine.calls import RAISED, HubCalls, HubGone
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.engine.limits import CALLS
 from envolve.distributed.engine.wire import WireError, pack, unpack
-from envolve.distributed.files.board import chart_name
-from envolve.distributed.files.params_file import CONFIG_FILE, PARAMS_FILE, frozen
-from envolve.distributed.files.run_folder import DONE, RUN_FILE, SESSION, is_done, read_settings
-from envolve.distributed.programs.evaluator import EVALUATIONS
-from envolve.distributed.programs.learner import CHECKPOINT, POLICIES
+from envolve.distributed.files.params_file import frozen
+from envolve.distributed.files.run_folder import is_done, read_settings
+from envolve.distributed.memory.replay_log import ReplayLog
 from envolve.distributed.programs.turns import make_hub, widths_of
-from envolve.envs.worlds.file import write_atomic
+from envolve.distributed.ray.keeper import Copy, Files, MirroredLog, Words, empty_folder
 from envolve.outer.checkpoint import RunError
 from envolve.outer.ray import actors
-from envolve.outer.reporting.board import Board
 
 log = logging.getLogger("envolve")
 
-LOGS = "logs"
-BEGUN_WITH = (PARAMS_FILE, CONFIG_FILE, RUN_FILE)  # what every program reads
-FILES = (DONE, SESSION, CHECKPOINT, EVALUATIONS)  # what programs write, beside policies
-POLICY = re.compile(re.escape(str(POLICIES)) + r"/policy_checkpoint_\d{10,19}\.pt", re.ASCII)
 
+class RunHub(Files, Words):
+    """Hub of a run. Made again after a death: it goes on from its log."""
 
-class RunHub:
-    """Hub of the run in a folder. Made again after a death: it goes on from its log."""
-
-    def __init__(self, folder: str) -> None:
-        """Raises ParamsError, RunError, OSError."""
-        self.folder = Path(folder)
+    def __init__(self, folder: str, keeper: str = "") -> None:
+        """folder: of the run, with the log. keeper: name of the actor where that is, if this may be another node; the
+        hub then works in a copy, in a folder of this name. Raises ParamsError, RunError, OSError."""
+        self.copy = Copy(actors.named(keeper)) if keeper else None
+        Files.__init__(self, Path(folder) if self.copy is None else empty_folder(keeper))
+        if self.copy is not None:
+            self.copy.fill(self.folder)
         params, settings = frozen(self.folder), read_settings(self.folder)
-        self.collectors = settings.num_collectors
-        self.hub = make_hub(params, widths_of(params), settings, self.folder)
-        self.boards: dict[str, Board] = {}
-        (self.folder / LOGS).mkdir(exist_ok=True)
+        Words.__init__(self, self.folder, settings.num_collectors)
+        log_of = ReplayLog if self.copy is None else partial(MirroredLog, copy=self.copy)
+        self.hub = make_hub(params, widths_of(params), settings, self.folder, log_of)
         if is_done(self.folder):
             self.hub.finish()
 
@@ -57,8 +54,15 @@ class RunHub:
         """Answers once the log is read -> id of the process."""
         return os.getpid()
 
+    def where(self) -> str:
+        """Machine and folder."""
+        return f"{socket.gethostname()}:{self.folder}"
+
+    def node(self) -> str:
+        return actors.node_here()
+
     def call(self, name: str, data: bytes) -> bytes:
-        """A method of the hub, with checked arguments. Raises WireError, ValueError, RuntimeError, OSError."""
+        """A method of the hub, with checked arguments. Raises WireError, ValueError, RuntimeError, OSError, Gone."""
         if name not in CALLS:
             raise WireError(f"{name[:40]}: no method of the hub")
         try:
@@ -66,46 +70,15 @@ class RunHub:
         except (Finished, Unpublished) as e:
             return pack(type(e).__name__)
 
-    # --------------------------------------------------------------------------------------------------------- files
-
     def keep(self, name: str, data: bytes) -> None:
-        """Writes a file of the run. Raises ValueError for a name that is none of its files, OSError."""
-        if name not in FILES and not POLICY.fullmatch(name):
-            raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(str(path), data)
+        super().keep(name, data)
+        if self.copy is not None:
+            self.copy.tell("keep_of", name, data)
 
-    def fetch(self, name: str) -> bytes | None:
-        """None if there is no such file. Raises ValueError, OSError."""
-        if name not in (*FILES, *BEGUN_WITH) and not POLICY.fullmatch(name):
-            raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
-        path = self.folder / name
-        return read_plain(path, TORCH_BYTES) if path.exists() else None
-
-    def policies(self) -> list[str]:
-        return sorted(str(POLICIES / path.name) for path in (self.folder / POLICIES).glob("policy_checkpoint_*.pt"))
-
-    def done(self) -> bool:
-        return is_done(self.folder)
-
-    # --------------------------------------------------------------------------------------------------------- words
-
-    def chart(self, role: str, worker: int, step: int, values: str) -> None:
-        """Values for TensorBoard, as JSON."""
-        name = chart_name(role, worker)
-        if not 0 <= worker < self.collectors:
-            raise ValueError(f"worker {worker}, expected 0 to {self.collectors - 1}")
-        if name not in self.boards:
-            self.boards[name] = Board(self.folder / name)
-        self.boards[name].write(int(step), {str(k): float(v) for k, v in json.loads(values).items()})
-
-    def say(self, role: str, text: str) -> None:
-        """Adds a line to the log of a program."""
-        if not re.fullmatch(r"[a-z]+(_\d{1,4})?", role, re.ASCII):
-            raise ValueError(f"{role[:40]}: no program of a run")
-        with open(self.folder / LOGS / f"{role}.log", "a", encoding="utf-8") as file:
-            file.write(one_line(text) + "\n")
+    def leave(self) -> None:
+        """Removes the copy: the run's own folder has all."""
+        if self.copy is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class RayHub(HubCalls):
@@ -128,7 +101,7 @@ class RayHub(HubCalls):
 
 
 class RayChart:
-    """A ``Board`` at the hub."""
+    """A ``Board`` where the run's folder is."""
 
     def __init__(self, actor: actors.Handle, role: str, worker: int) -> None:
         self.actor, self.role, self.worker = actor, role, worker
@@ -138,7 +111,7 @@ class RayChart:
 
 
 class RayLog(logging.Handler):
-    """Lines of a program, for its log at the hub."""
+    """Lines of a program, for its log where the run's folder is."""
 
     def __init__(self, actor: actors.Handle, name: str) -> None:
         super().__init__(logging.INFO)

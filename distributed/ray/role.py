@@ -18,7 +18,8 @@ from envolve.distributed.files.run_folder import SESSION, read_settings
 from envolve.distributed.programs.evaluator import EVALUATIONS
 from envolve.distributed.programs.learner import CHECKPOINT
 from envolve.distributed.programs.running import run_collector, run_evaluator, run_learner
-from envolve.distributed.ray.hub import BEGUN_WITH, RayChart, RayHub, RayLog
+from envolve.distributed.ray.hub import RayChart, RayHub, RayLog
+from envolve.distributed.ray.keeper import BEGUN_WITH
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
@@ -67,17 +68,19 @@ class Role:
     def hello(self) -> None:
         """Answers if there is a node with room for it."""
 
-    def run(self, role: str, worker: int, threads: int, mine: Versions, hub: actors.Handle) -> str:
+    def run(
+        self, role: str, worker: int, threads: int, mine: Versions, hub: actors.Handle, words: actors.Handle
+    ) -> str:
         """Runs the program to the end of the run -> "", or why another start would not help. role: learner, collector
-        or evaluator; mine: versions of the driver. Raises OSError, Gone."""
+        or evaluator; mine: versions of the driver; words: takes charts and log. Raises OSError, Gone."""
         if other := differences(mine, versions(ROOM)):
             return f"node {socket.gethostname()} has {', '.join(other)}; install the same on all nodes"
         torch.set_num_threads(threads)
         name = f"collector_{worker}" if role == "collector" else role
         try:
-            with own_folder() as folder, logged(RayLog(hub, name)):
+            with own_folder() as folder, logged(RayLog(words, name)):
                 log.info("it is there: pid %d on %s", os.getpid(), socket.gethostname())
-                _run(role, worker, folder, hub)
+                _run(role, worker, folder, hub, RayChart(words, role, worker))
         except (RunError, ConfigError) as e:
             return str(e)
         except HubGone as e:
@@ -85,8 +88,8 @@ class Role:
         return ""
 
 
-def _run(role: str, worker: int, folder: Path, actor: actors.Handle) -> None:
-    mirror, hub, board = Mirror(actor, folder), RayHub(actor), RayChart(actor, role, worker)
+def _run(role: str, worker: int, folder: Path, actor: actors.Handle, board: RayChart) -> None:
+    mirror, hub = Mirror(actor, folder), RayHub(actor)
     mirror.fetch(BEGUN_WITH)
     params, settings = frozen(folder), read_settings(folder)
     if role == "learner":

@@ -1,8 +1,9 @@
 """A distributed run on a Ray cluster: ``envolve distributed --workers-on ray[:ADDRESS]``.
 
-The driver starts the hub on its own node, where the run's folder is, and the programs where there is room. Ray starts
-whatever dies again, on another node if its own is gone. What must not be lost is at the hub; the driver's node is the
-one that a run cannot lose, and the same command goes on from its folder.
+The driver starts the hub on another node than its own, where there is one, and the programs where there is room. Ray
+starts whatever dies again, on another node if its own is gone. What must not be lost is on the hub's node and in the
+run's folder on the driver's (``keeper.py``). The driver itself is not started again: the same command goes on from
+either folder.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from envolve.core.child import FIRST_DELAY, MAX_DELAY
 from envolve.core.cleaning import one_line
 from envolve.distributed.files.run_folder import RunSettings
 from envolve.distributed.programs.launch import Told
-from envolve.distributed.ray.hub import LOGS, RunHub
+from envolve.distributed.ray.hub import RunHub
+from envolve.distributed.ray.keeper import LOGS, Keeper, name_of
 from envolve.distributed.ray.programs import Program, asked, programs_of
 from envolve.distributed.ray.role import ROOM, Role
 from envolve.outer.exchange.machine import ExchangeError
@@ -33,6 +35,7 @@ MOST_FAILURES = 50  # of one program, without a death
 MORE_CALLS = 12  # at once at the hub, beside one of each collector
 SECONDS = 2.0  # between two questions whether a program is there
 LOST_SECONDS, PATIENCE = 60.0, 600.0  # s until one that does not answer needs no CPUs, after a lost node and otherwise
+LEAVE_SECONDS = 1.0  # for the hub to remove its copy
 RUN, HELLO = "run", "hello"
 DECIDE = ("learner", "evaluator")  # the run is complete when they are
 
@@ -65,13 +68,7 @@ class Run:
     def __init__(self, settings: RunSettings, folder: Path, programs: list[Program]) -> None:
         self._programs, self._versions = {p.name: p for p in programs}, versions(ROOM)
         self._calls = actors.Calls()
-        threads, where = settings.num_collectors + MORE_CALLS, str(folder.resolve())
-        self.hub = actors.begin(RunHub, where, cpus=0, threads=threads, node=actors.node_here())
-        try:
-            actors.call(self.hub, "hello")
-        except Exception as e:
-            actors.end(self.hub)
-            raise ExchangeError(f"the hub cannot be started on Ray: {_words(e)}") from e
+        self.hub, self.keeper = self._begin_hub(settings.num_collectors + MORE_CALLS, folder.resolve())
         self._nodes = actors.cpus_of_nodes()
         asks = asked(programs, self._nodes)
         if asks != [p.cpus for p in programs]:
@@ -79,6 +76,25 @@ class Run:
         self.placed: dict[str, Placed] = {}
         for p, cpus in zip(programs, asks):
             self._place(p.name, cpus)
+
+    def _begin_hub(self, threads: int, folder: Path) -> tuple[actors.Handle, actors.Handle]:
+        """-> the hub, and what takes charts and logs. Raises ExchangeError, RunError, OSError."""
+        here, begun = actors.node_here(), []
+        name = name_of(folder) if actors.others(here) else ""
+        try:
+            if name:
+                begun.append(actors.begin(Keeper, str(folder), cpus=0, threads=threads, node=here, name=name))
+                actors.call(begun[0], "hello")
+                begun.append(actors.begin(RunHub, "", name, cpus=0, threads=threads, apart=here))
+                log.info("the hub keeps a second copy of the run: %s", actors.call(begun[1], "where"))
+            else:
+                begun.append(actors.begin(RunHub, str(folder), cpus=0, threads=threads, node=here))
+            actors.call(begun[-1], "hello")
+        except Exception as e:
+            for actor in begun:
+                actors.end(actor)
+            raise ExchangeError(f"the hub cannot be started on Ray: {_words(e)}") from e
+        return begun[-1], begun[0]
 
     def _place(self, name: str, cpus: float) -> None:
         """Starts a program on an actor of its own."""
@@ -88,7 +104,7 @@ class Run:
 
     def _begin(self, name: str) -> None:
         p, actor = self._programs[name], self.placed[name].actor
-        what = p.role, p.worker, p.cpus, self._versions, self.hub
+        what = p.role, p.worker, p.cpus, self._versions, self.hub, self.keeper
         self._calls.begin((RUN, name, actor), actor, "run", *what)
 
     def _ask(self, name: str) -> None:
@@ -142,7 +158,10 @@ class Run:
                 self._place(name, 0)
 
     def close(self) -> None:
-        for actor in (*(placed.actor for placed in self.placed.values()), self.hub):
+        for placed in self.placed.values():
+            actors.end(placed.actor)
+        actors.within(LEAVE_SECONDS, self.hub, "leave")
+        for actor in (self.hub, self.keeper):
             actors.end(actor)
 
 

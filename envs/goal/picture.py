@@ -16,7 +16,7 @@ from envolve.envs.goal.simulated import SimulatedEpisodes
 from envolve.envs.goal.task import GoalTask
 from envolve.envs.sim.simulator import MODELS, SimulatorError
 
-GREEN = (0.1, 0.8, 0.1, 0.4)
+GREEN = (0.1, 0.75, 0.1, 0.35)
 POINT_RADIUS = 0.4  # m
 WALL_HEIGHT = 1.0  # m, of point mazes, which have none
 LEAST_DISTANCE = 14  # times what counts as near: the camera's, from the middle between robot and goal
@@ -72,25 +72,28 @@ def coordinates(e: Episodes) -> np.ndarray:
 
 
 def model_of(e: Episodes) -> Any:
-    """Model for a picture of the task. Raises SimulatorError if there is none."""
+    """Model for a picture of the task, with sky, floor and shadows. Raises SimulatorError if there is none."""
     import mujoco
 
-    from envolve.envs.sim.mujoco_model import load_model
+    from envolve.envs.sim.stage import dress, lowest, staged
 
     task: GoalTask = e.task
+    square = 1.0 if LEAST_DISTANCE * task.threshold > 3 else 0.1
     if isinstance(e, SimulatedEpisodes):
         sim: Any = e.sim
-        return sim.model
+        rest = mujoco.MjData(sim.model)
+        mujoco.mj_forward(sim.model, rest)
+        return staged(MODELS / e.task.model, e.task.scene(), lowest(sim.model, rest), square)
     if isinstance(task, Reacher):
-        return load_model(MODELS / "reacher.xml", False)
+        return staged(MODELS / "reacher.xml", None, 0.0, square)
     if not isinstance(task, PointMaze):
         raise SimulatorError(f"there is no model of {task.name}")
     spec = mujoco.MjSpec()
-    spec.visual.headlight.ambient = [0.5, 0.5, 0.5]
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[60, 60, 1], rgba=[0.8, 0.85, 0.8, 1])
     task.maze.build(spec, WALL_HEIGHT)
     point = spec.worldbody.add_body(name="point", pos=[0, 0, POINT_RADIUS])
     point.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[POINT_RADIUS, 0, 0], rgba=[0.2, 0.3, 0.9, 1])
     for name, axis in (("x", [1, 0, 0]), ("y", [0, 1, 0])):
         point.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=axis)
+    dress(spec, 0.0)
     return spec.compile()

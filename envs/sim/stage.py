@@ -25,8 +25,9 @@ NEAREST = 1.2  # m
 ELEVATION = -16.0  # degrees
 
 
-def dress(spec: Any, below: float) -> None:
-    """Adds sky, floor and light to an MjSpec. below: height of a floor where the model has none, m."""
+def dress(spec: Any, below: float, square: float = 1.0) -> None:
+    """Adds sky, floor and light to an MjSpec. below: height of a floor where the model has none, m; square: side of the
+    floor's squares, m."""
     for texture in list(spec.textures):
         if texture.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX:
             spec.delete(texture) if hasattr(spec, "delete") else texture.delete()
@@ -48,7 +49,7 @@ def dress(spec: Any, below: float) -> None:
         width=256,
         height=256,
     )
-    material = spec.add_material(name=FLOOR, texuniform=True, texrepeat=[0.5, 0.5], specular=0.1)
+    material = spec.add_material(name=FLOOR, texuniform=True, texrepeat=[0.5 / square] * 2, specular=0.1)
     material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR
     planes = [g for g in spec.geoms if g.type == mujoco.mjtGeom.mjGEOM_PLANE]
     for plane in planes:
@@ -79,6 +80,24 @@ def dress(spec: Any, below: float) -> None:
     spec.visual.map.shadowclip = 2.0
 
 
+def lowest(model: Any, rest: Any) -> float:
+    """Height of the lowest point of what moves, m, at most 0; there a floor may be."""
+    low = rest.geom_xpos[:, 2] - model.geom_rbound
+    solid = (model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid > 0)
+    return min(0.0, float(low[solid].min()) if solid.any() else 0.0)
+
+
+def staged(path: Path, scene: Optional[Scene], below: float, square: float = 1.0) -> Any:
+    """The model in ``path`` with its scene, on the stage."""
+
+    def dressed(spec: Any) -> None:
+        if scene is not None:
+            scene(spec)
+        dress(spec, below, square)
+
+    return load_model(path, False, dressed)
+
+
 class Stage:
     """Pictures of a state on the stage. Raises SimulatorError from ``picture`` where there is no off-screen OpenGL."""
 
@@ -90,17 +109,7 @@ class Stage:
         centre = rest.subtree_com[0] if not moving.any() else rest.geom_xpos[moving].mean(0)
         away = np.linalg.norm(rest.geom_xpos[moving] - centre, axis=1) + plain.geom_rbound[moving]
         self.radius = max(float(away.max()) if len(away) else 1.0, NEAREST / ROOM)
-        low = rest.geom_xpos[:, 2] - plain.geom_rbound
-        finite = plain.geom_type != mujoco.mjtGeom.mjGEOM_PLANE
-        solid = finite & moving
-        below = float(low[solid].min() if solid.any() else 0.0)
-
-        def dressed(spec: Any) -> None:
-            if scene is not None:
-                scene(spec)
-            dress(spec, min(0.0, below))
-
-        self.model = load_model(path, False, dressed)
+        self.model = staged(path, scene, lowest(plain, rest))
         if (self.model.nq, self.model.nv) != (plain.nq, plain.nv):
             raise ValueError(f"{path}: the stage has {self.model.nq} coordinates, the model {plain.nq}")
         self.data = mujoco.MjData(self.model)

@@ -66,8 +66,8 @@ def read(folder: Folder) -> Page:
     )
     quick = sum(d.quick for d in found.values())
     series = sum(len(d.series) for d in found.values())
-    page.verdict = f"{len(found)} data files with {series} series." + (
-        f" {quick} of them are quick looks, which are too small to conclude from." if quick else ""
+    page.verdict = f"{len(found)} data file{'s' * (len(found) != 1)} with {series} series." + (
+        f" Quick looks, which are too small to conclude from: {quick}." if quick else ""
     )
     page.facts = [
         Fact("Experiments", str(len(experiments)), ", ".join(experiments)),

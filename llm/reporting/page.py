@@ -22,7 +22,7 @@ from envolve.llm.reporting.page_parts import (
 )
 from envolve.llm.search.individual import HUMAN, Individual, best_of
 from envolve.outer.page.charts import INK, PALETTE, intervals
-from envolve.outer.page.common import closing, configuration, finite, span
+from envolve.outer.page.common import closing, configuration, finite, possible, score_range, span, with_unit
 from envolve.outer.page.parts import Code, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import precise
@@ -41,12 +41,11 @@ def read(folder: Folder) -> Page:
     everyone = load(folder)
     human = next((i for i in everyone if i.operator == HUMAN), None)
     written = [i for i in everyone if i.operator != HUMAN]
-    result = folder.json("result.json")
-    result = result if isinstance(result, dict) else {}
+    result = folder.keys_of("result.json", best=dict, human=dict, finals=list)
     task = one_line(str(result.get("task") or arguments.get("task") or "unknown task"), 100)
     unit = one_line(str(result.get("score_unit") or _unit(task)), 100)
     calls = costs(folder)
-    models = ", ".join(one_line(str(m), 60) for m in arguments.get("llm") or []) or "a language model"
+    models = ", ".join(dict.fromkeys(_author(str(m)) for m in arguments.get("llm") or [])) or "a language model"
     page = Page(
         folder.path,
         "Shapers written by language models",
@@ -54,8 +53,9 @@ def read(folder: Folder) -> Page:
         config=config,
         state=folder.state("result.json"),
     )
-    page.verdict = verdict(result, written, human, unit)
-    page.facts = _facts(result, written, human, calls, folder.json("ledger.json"), unit)
+    ledger = folder.keys_of("ledger.json", total=dict, models=list)
+    page.verdict = verdict(result, written, human, unit, _money(ledger))
+    page.facts = _facts(result, written, human, calls, ledger, unit)
     running = best_so_far(written)
     page.curve = Curve([x for x, _ in running], [y for _, y in running], "candidates written", f"best score, {unit}")
     page.add(
@@ -75,7 +75,7 @@ def read(folder: Folder) -> Page:
     page.add("Progress", progress(written, human, unit), verdicts(written))
     page.add("Tuning of the numbers", *tunings(folder))
     page.add("Films", *folder.films())
-    page.add("Price", _ledger(folder.json("ledger.json")), price(written, calls))
+    page.add("Price", _ledger(ledger), price(written, calls))
     best = folder.text("best.py")
     found = folder.text("summary.txt")
     page.add(
@@ -99,6 +99,11 @@ def _unit(task: str) -> str:
         return ""
 
 
+def _author(model: str) -> str:
+    """A model's name; of a recording no path."""
+    return "a recording" if model.startswith("replay:") else one_line(model, 60)
+
+
 def _shapers(arguments: Mapping[str, Any]) -> str:
     types = arguments.get("shaper_types")
     words = {
@@ -112,36 +117,47 @@ def _shapers(arguments: Mapping[str, Any]) -> str:
     return ", ".join(words.get(str(t), str(t)) for t in types) if isinstance(types, list) and types else "shapers"
 
 
-def _said(score: float, ends: Any) -> str:
-    low, high = span(ends)
+def _said(score: float, ends: Any, unit: str) -> str:
+    low, high = possible(ends, unit)
     return precise(score) if low is None or high is None else f"{precise(score)} [{precise(low)}, {precise(high)}]"
 
 
-def verdict(result: Mapping[str, Any], written: Sequence[Individual], human: Individual | None, unit: str) -> str:
-    """The best beside the human's in the last test, else in the selection."""
+def _money(ledger: Any) -> str:
+    total = ledger.get("total") if isinstance(ledger, dict) else None
+    usd = finite(total.get("usd")) if isinstance(total, dict) else math.nan
+    return "" if math.isnan(usd) else f" and {usd:.4f} USD"
+
+
+def verdict(
+    result: Mapping[str, Any], written: Sequence[Individual], human: Individual | None, unit: str, money: str = ""
+) -> str:
+    """The best beside the human's in the last test, else in the selection. money: what the models cost."""
     counts = Counter(state_of(i) for i in written)
     parts = [f"{counts['trained']} of {len(written)} candidates were trained"]
     parts += [f"{counts['rejected']} were refused before any training"] * bool(counts["rejected"])
     parts += [f"{counts['failed']} failed in training"] * bool(counts["failed"])
-    told = ", ".join(parts) + "."
+    steps = sum(i.steps for i in written)
+    told = ", ".join(parts) + f"; price: {steps:,} environment steps{money}."
     best, own = result.get("best"), result.get("human")
     if isinstance(best, dict) and math.isfinite(finite(best.get("score"))):
         n = len(best.get("agent_scores") or [])
-        name = f"i{best.get('id', 0):03d}" if isinstance(best.get("id"), int) else "the best"
-        said = f"{name} scores {_said(finite(best.get('score')), best.get('interval'))} {unit} with {n} fresh agents"
+        name = f"Candidate i{best['id']:03d}" if isinstance(best.get("id"), int) else "The best candidate"
+        value = with_unit(_said(finite(best.get("score")), best.get("interval"), unit), unit)
+        said = f"{name} scores {value} with {n} fresh agents"
         if isinstance(own, dict) and math.isfinite(finite(own.get("score"))):
             b, h = finite(best.get("score")), finite(own.get("score"))
             how = "as much as" if b == h else "more than" if b > h else "less than"
             ends = (span(best.get("interval")), span(own.get("interval")))
             low, high = (ends[0][0], ends[1][1]) if b > h else (ends[1][0], ends[0][1])
             close = "; the intervals overlap" if b != h and low is not None and high is not None and low <= high else ""
-            said += f", {how} the human's shapers, {_said(h, own.get('interval'))}{close}"
-        return f"{said[:1].upper()}{said[1:]}. {told}"
+            said += f", {how} the human's shapers, {_said(h, own.get('interval'), unit)}{close}"
+        return f"{said}. {told}"
     top = best_of(written)
     if top is None:
         return f"Nothing has a score yet. {told}"
     beside = f"; the human's {precise(human.score)}" if human is not None and human.ok else ""
-    return f"Best so far {name_of(top)}, {_said(top.score, top.interval)} {unit} in the selection{beside}. {told}"
+    value = with_unit(_said(top.score, top.interval, unit), unit)
+    return f"Best so far {name_of(top)}, {value} in the selection{beside}. {told}"
 
 
 def _facts(
@@ -212,6 +228,7 @@ def _finals(result: Mapping[str, Any], unit: str) -> list[Part | None]:
             rows,
             f"score, {unit}",
             f"Means and 95 % intervals over {n} fresh agents each; equal values have none.",
+            bounds=score_range(unit),
         ),
         Table(("candidate", f"mean score, {unit}", "agents"), cells),
     ]

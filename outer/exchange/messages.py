@@ -158,7 +158,7 @@ def result_from(content: Dict[str, Any]) -> ChunkResult:
     for name, value in values.items():
         if not name.isprintable():
             raise Rejected(f"values has the name {short(name)}")
-        if _tensor(value, name, DTYPES).ndim < 1 or len(value) != len(reasons):
+        if _tensor(value, name, DTYPES).ndim < 1 or value.shape[0] != len(reasons):
             raise Rejected(f"{name} {list(value.shape)} does not have the {len(reasons)} members of reasons")
     score = values.get("score")
     if score is None or score.dtype != torch.float64 or score.ndim != 1:

@@ -15,6 +15,7 @@ import numpy as np
 from envolve.envs.classic.gridworld import GridWorld
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task
+from envolve.outer.film.bodies import ROBOTS, Lander, Robot, Walker
 from envolve.outer.reporting.names import plain_name
 from envolve.outer.shapers.video import VideoError
 
@@ -28,7 +29,14 @@ STATES: dict[str, tuple[str, Callable[[np.ndarray], list[float]]]] = {  # task -
     "Pendulum": ("Pendulum-v1", lambda o: [float(np.arctan2(o[1], o[0])), o[2]]),
     "Acrobot": ("Acrobot-v1", lambda o: [float(np.arctan2(o[1], o[0])), float(np.arctan2(o[3], o[2])), o[4], o[5]]),
 }
-BOX2D = {"LunarLander": "LunarLander-v3", "LunarLanderContinuous": "LunarLander-v3"}
+BOX2D: dict[str, tuple[str, type[Lander] | type[Walker]]] = {
+    "LunarLander": ("LunarLander-v3", Lander),
+    "LunarLanderContinuous": ("LunarLander-v3", Lander),
+    "BipedalWalker": ("BipedalWalker-v3", Walker),
+}
+
+
+STILL = np.zeros(2)
 
 
 class Drawing:
@@ -37,15 +45,20 @@ class Drawing:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.env: Any = None
+        self.body: Lander | Walker | None = None
+        self.robot: Robot | None = None
         if isinstance(task, GridWorld):
             return
         plain = plain_name(task.name)
-        if plain not in (*STATES, *BOX2D) or (isinstance(task, OutsideTask) and task.section["wrappers"]):
-            known = ", ".join([*STATES, "LunarLander"])
+        if plain not in (*STATES, *BOX2D, *ROBOTS) or (isinstance(task, OutsideTask) and task.section["wrappers"]):
+            known = ", ".join([*STATES, "LunarLander", "BipedalWalker", *ROBOTS])
             raise VideoError(f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld")
+        if plain in ROBOTS:
+            self.robot = Robot(plain)
+            return
         self.state: Callable[[np.ndarray], list[float]] | None = None
         if plain in BOX2D:
-            name = BOX2D[plain]
+            name = BOX2D[plain][0]
         else:
             name, self.state = STATES[plain]
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -61,25 +74,40 @@ class Drawing:
         except gymnasium.error.DependencyNotInstalled as e:
             extra = "box2d" if plain in BOX2D else "baselines"
             raise VideoError(f"Gymnasium's renderer of {plain} needs pip install 'envolve[{extra},video]'") from e
-        self.lander = Lander(self.env.unwrapped) if plain in BOX2D else None
+        self.body = BOX2D[plain][1](self.env.unwrapped) if plain in BOX2D else None
 
-    def picture(self, observation: np.ndarray, action: np.ndarray | int, width: int) -> np.ndarray:
-        """observation: float [F]; action: what the agent does there -> uint8 [height, width, 3]."""
+    def moved(self, observations: np.ndarray) -> np.ndarray:
+        """observations: float [T, F] -> m that it has gone by each of them, along x and y, unless that is observed
+        [T, 2]."""
+        mover = self.robot or self.body
+        return np.zeros((len(observations), 2)) if mover is None else mover.moved(self._natural(observations))
+
+    def picture(
+        self, observation: np.ndarray, action: np.ndarray | int, width: int, moved: np.ndarray = STILL
+    ) -> np.ndarray:
+        """observation: float [F]; action: what the agent does there; moved: see there, [2] -> uint8 [height, width,
+        3]."""
         from PIL import Image
 
-        found = self._cells(observation) if self.env is None else self._rendered(observation, action)
+        if self.robot is not None:
+            return self.robot.picture(self._natural(observation), moved, width, round(width * 2 / 3))
+        found = self._cells(observation) if self.env is None else self._rendered(observation, action, moved)
         height = round(width * found.shape[0] / found.shape[1])
         return np.asarray(Image.fromarray(found).resize((width, height), Image.Resampling.LANCZOS))
 
-    def _rendered(self, observation: np.ndarray, action: np.ndarray | int) -> np.ndarray:
-        env = self.env.unwrapped
-        if isinstance(self.task, OutsideTask):  # agents see such observations centred and scaled
-            observation = observation * self.task.scale + self.task.mean
-        if self.lander is not None:
-            self.lander.place(np.nan_to_num(observation.astype(float)))
+    def _natural(self, observation: np.ndarray) -> np.ndarray:
+        """In the task's own units: agents see the observations of Gymnasium's tasks centred and scaled."""
+        if isinstance(self.task, OutsideTask):
+            observation = observation * np.asarray(self.task.scale) + np.asarray(self.task.mean)
+        return np.nan_to_num(np.asarray(observation, dtype=float))
+
+    def _rendered(self, observation: np.ndarray, action: np.ndarray | int, moved: np.ndarray) -> np.ndarray:
+        env, observation = self.env.unwrapped, self._natural(observation)
+        if self.body is not None:
+            self.body.place(observation, moved)
             return np.asarray(env.render())
         assert self.state is not None
-        state = np.asarray(self.state(np.nan_to_num(observation.astype(float))), dtype=float)
+        state = np.asarray(self.state(observation), dtype=float)
         env.state = state
         if plain_name(self.task.name) == "Pendulum":  # draws the torque as an arrow
             env.last_u = float(np.clip(np.ravel(action)[0], -2, 2))
@@ -104,33 +132,6 @@ class Drawing:
         return np.asarray(image)
 
     def close(self) -> None:
-        if self.env is not None:
-            self.env.close()
-
-
-class Lander:
-    """LunarLander's bodies, put where an observation says. Its ground beside the pad is not observed: it is always that
-    of random seed 0. Flames are not drawn."""
-
-    def __init__(self, env: Any) -> None:
-        from gymnasium.envs.box2d import lunar_lander as theirs
-
-        self.env, self.names = env, theirs
-        at, turned = env.lander.position, env.lander.angle
-        self.legs = [(self._turned(leg.position - at, -turned), leg.angle - turned) for leg in env.legs]
-        self.height = env.helipad_y + theirs.LEG_DOWN / theirs.SCALE
-
-    @staticmethod
-    def _turned(offset: Any, angle: float) -> tuple[float, float]:
-        c, s = float(np.cos(angle)), float(np.sin(angle))
-        return c * offset[0] - s * offset[1], s * offset[0] + c * offset[1]
-
-    def place(self, observation: np.ndarray) -> None:
-        """observation: [8], of which x, height and angle are seen; beyond the edge of the picture it is at the edge."""
-        half = self.names.VIEWPORT_W / self.names.SCALE / 2, self.names.VIEWPORT_H / self.names.SCALE / 2
-        x, y = (1 + float(np.clip(observation[0], -1, 1))) * half[0], float(np.clip(observation[1], -0.5, 1.42))
-        angle = float(np.clip(observation[4], -np.pi, np.pi))
-        self.env.lander.position, self.env.lander.angle = (x, y * half[1] + self.height), angle
-        for leg, (offset, turn) in zip(self.env.legs, self.legs):
-            dx, dy = self._turned(offset, angle)
-            leg.position, leg.angle = (x + dx, y * half[1] + self.height + dy), angle + turn
+        for made in (self.env, self.robot):
+            if made is not None:
+                made.close()

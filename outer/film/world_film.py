@@ -22,6 +22,7 @@ from envolve.envs.worlds.file import WorldFile
 from envolve.envs.worlds.world import RealTask, World
 from envolve.outer.config.problem import learner
 from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL_BUDGET, on_task, train_members
+from envolve.outer.film.bodies import ROBOTS
 from envolve.outer.film.drawing import Drawing
 from envolve.outer.film.tiles import tiled
 from envolve.outer.reporting.names import plain_name
@@ -29,7 +30,17 @@ from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.video import VideoError, captioned
 
 WIDTH = 300  # px, of one picture
-SECONDS = {"CartPole": 0.02, "Pendulum": 0.05, "Acrobot": 0.2, "MountainCar": 1 / 30, "MountainCarContinuous": 1 / 30}
+SECONDS = {  # of a step
+    "CartPole": 0.02,
+    "Pendulum": 0.05,
+    "Acrobot": 0.2,
+    "MountainCar": 1 / 30,
+    "MountainCarContinuous": 1 / 30,
+    "LunarLander": 0.02,
+    "LunarLanderContinuous": 0.02,
+    "BipedalWalker": 0.02,
+    **{name: model.dt for name, model in ROBOTS.items()},
+}
 CONTEXT = 0.4  # s that one context of a bandit, or one cell, is shown
 MOST_FPS = 20
 HOLD = 0.8  # s that the last picture stands
@@ -128,12 +139,13 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
     dt = SECONDS.get(plain_name(task.name), CONTEXT)
     every = max(1, round(1 / (MOST_FPS * dt)))
     fps = 1 / (dt * every)
-    drawing = Drawing(task)
+    drawings = [Drawing(task) for _ in scenes]  # a camera that follows has one scene
     lasts = {i: max(1, round(CONTEXT / dt)) if s.alone and dt < CONTEXT else 1 for i, s in enumerate(scenes)}
     length = max((len(s.episode.observations)) * lasts[i] for i, s in enumerate(scenes))
     times = [*range(0, length, every)]
     times += [length] * round(HOLD * fps)
     heading = printable(heading)
+    ways = [drawing.moved(s.episode.observations) for drawing, s in zip(drawings, scenes)]
     tiles: dict[tuple[int, int], np.ndarray] = {}  # the newest picture of every scene
 
     def tile(i: int, t: int) -> np.ndarray:
@@ -145,7 +157,7 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
             paid = f"step {k}, return so far {e.rewards[:k].sum():.4g}"
             if scenes[i].alone:
                 paid = f"context {k + 1}, reward {e.rewards[min(k, len(e.rewards) - 1)]:.3g}"
-            picture = drawing.picture(e.observations[k], action, WIDTH)
+            picture = drawings[i].picture(e.observations[k], action, WIDTH, ways[i][k])
             over = k == len(e.observations) - 1 and len(e.rewards) < task.max_steps and not scenes[i].alone
             room = np.full((picture.shape[0] + 40, WIDTH, 3), 255, np.uint8)
             room[: picture.shape[0]] = picture
@@ -164,5 +176,6 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
     except OSError as e:
         raise VideoError(f"{path}: {e.strerror or e}") from e
     finally:
-        drawing.close()
+        for drawing in drawings:
+            drawing.close()
     return len(times)

@@ -19,7 +19,7 @@ from typing import Any
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.axes import Axis, axes_of, shown
 from envolve.outer.hpo.importance import distribution, silent
-from envolve.outer.hpo.report import last_line
+from envolve.outer.hpo.report import last_line, loss_name
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import ConfigID, Plain, Record
 
@@ -73,6 +73,7 @@ class OptunaStorage:
                 trials = self.study.get_trials(deepcopy=False)
                 if there is None and not trials:
                     self.study.set_user_attr(DIGEST, study.digest)
+                    self.study.set_metric_names([loss_name(study)])  # the dashboard would say "Objective 0"
         except Exception as e:  # SQLAlchemy's and Optuna's own share no base class
             raise ConfigError([f"{OPTION}: {self.file} cannot be used: {_line(e)}"]) from e
         if (there is None and trials) or there not in (None, study.digest):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CHARACTERS = 12  # of a title, in an inch
 TICKS = 16  # choices that are named beside an axis
 ROW = 12  # parameters beside each other
+NEAR = 0.05  # share of an axis
 OFF, FAILED = -0.12, 1.12  # heights beside an axis: a parameter that is not active, a loss that is none
 KINDS = ((True, "o", BLUE, "proposed by the model"), (False, "s", ORANGE, "drawn at random"))
 
@@ -122,10 +123,11 @@ def parallel_coordinates(
         for r in members:
             _configuration(ax, r, r is best, part, budget, losses if r.trial.budget == top else None)
         for k, axis in enumerate(part):
-            _draw_axis(ax, k, _ticks(axis))
+            _draw_axis(ax, k, _ticks(axis), None if best is None else _height(axis, best, k))
         last = len(part) + 1
-        _draw_axis(ax, last - 1, [(budget.place(b), f"{b:.4g}") for b in budgets])
-        _draw_axis(ax, last, losses.ticks())
+        spent = [(budget.place(b), f"{b:.4g}") for b in budgets]
+        _draw_axis(ax, last - 1, spent, None if best is None else budget.place(top))
+        _draw_axis(ax, last, losses.ticks(), None if best is None else losses.place(best.result.loss))
         if losses.known:
             ax.imshow(np.linspace(0, 1, 64)[:, None], cmap="viridis", extent=(last, last + 0.05, 0, 1), aspect="auto",
                       origin="lower", zorder=3)  # fmt: skip
@@ -215,10 +217,13 @@ def _ticks(axis: Axis) -> list[tuple[float, str]]:
     return number_ticks(axis.low, axis.high, axis.log, axis.whole)
 
 
-def _draw_axis(ax: Axes, k: int, ticks: Sequence[tuple[float, str]]) -> None:
+def _draw_axis(ax: Axes, k: int, ticks: Sequence[tuple[float, str]], best: float | None) -> None:
+    """best: where the best configuration is, whose value is written there and whose line would cross a number."""
     ax.plot([k, k], [0, 1], color="black", linewidth=1.0, zorder=3)
     for height, text in ticks:
         ax.plot([k - 0.05, k], [height, height], color="black", linewidth=0.8, zorder=3)
+        if best is not None and abs(height - best) < NEAR:
+            continue
         ax.text(k - 0.08, height, _text(text, 14), fontsize=7.5, ha="right", va="center", zorder=3.5,
                 bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
 

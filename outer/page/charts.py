@@ -116,27 +116,32 @@ def lines(
         "xaxis": {**axis(x), **(xaxis or {})},
         "yaxis": {**axis(y), **(yaxis or {})},
         "shapes": [],
-        "annotations": [],
     }
     if limits is not None:
         layout["yaxis"]["range"] = limits
     if _few_whole([v for line in given for v in line.x]):
         layout["xaxis"].setdefault("dtick", 1)
-    for value, name in levels:
-        layout["shapes"].append(_rule(y=value))
-        layout["annotations"].append(
-            {
-                "xref": "paper",
-                "x": 1,
-                "xanchor": "right",
-                "y": value,
-                "yanchor": "bottom",
-                "text": name,
-                "showarrow": False,
-                "font": {"color": MUTED, "size": 11},
-            }
-        )
+    layout["shapes"] += [_rule(name, y=value) for value, name in levels]
+    if levels:
+        layout["showlegend"] = True
     return Chart(title, data, layout, note, about or f"{y} against {x}", height)
+
+
+def log_axis(values: Sequence[float], least: float = 8.0) -> Look:
+    """A logarithmic axis with round numbers at its ticks: 1, 2 and 5 of a decade, or its beginning alone where there
+    are more than two. None: not all values are positive, or the largest is not ``least`` times the smallest."""
+    known = [float(v) for v in values if math.isfinite(v)]
+    if not known or min(known) <= 0 or max(known) <= least * min(known):
+        return None
+    low, high = math.log10(min(known)), math.log10(max(known))
+    parts = (1, 2, 5) if high - low <= 2 else (1,)
+    ticks = [m * 10**k for k in range(math.floor(low), math.ceil(high) + 1) for m in parts]
+    return {"type": "log", "tickvals": ticks, "ticktext": [_tick(t) for t in ticks]}
+
+
+def _tick(x: float) -> str:
+    """0.001, 20,000; 10 to the power of -5 as 1e-5."""
+    return f"{x:,.10g}" if x >= 1e-4 else f"{x:.0e}".replace("e-0", "e-")
 
 
 def _few_whole(x: Sequence[float]) -> bool:
@@ -145,13 +150,15 @@ def _few_whole(x: Sequence[float]) -> bool:
     return bool(known) and max(known) - min(known) <= MOST_WHOLE and all(v == int(v) for v in known)
 
 
-def _rule(x: float | None = None, y: float | None = None) -> dict[str, Any]:
+def _rule(name: str, x: float | None = None, y: float | None = None) -> dict[str, Any]:
+    """A dashed line across the panel. The legend has its name, which would lie on the data beside the line."""
     ends = (
         {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y}
         if y is not None
         else {"yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x}
     )
-    return {"type": "line", **ends, "line": {"color": MUTED, "width": 1, "dash": "dash"}}
+    look = {"color": MUTED, "width": 1.5, "dash": "dash"}
+    return {"type": "line", **ends, "line": look, "name": name, "showlegend": True}
 
 
 @dataclass(frozen=True)
@@ -194,6 +201,8 @@ def dots(
                 "showscale": bool(shade),
                 "colorbar": {"title": {"text": shade, "side": "right"}, "thickness": 12},
             }
+            if _few_whole(d.shade):
+                marker["colorbar"]["dtick"] = 1
         trace: dict[str, Any] = {
             "x": numbers(d.x[::every]),
             "y": numbers(d.y[::every]),
@@ -205,7 +214,7 @@ def dots(
             trace |= {"text": list(d.texts[::every]), "hovertemplate": "%{text}<extra></extra>"}
         data.append(trace)
     if every > 1:
-        note = f"{note} {total:,} points, of which every {every}th is drawn.".strip()
+        note = f"{note} {total:,} points, of which one in {every} is drawn.".strip()
     base = lines(title, [], x, y, note, about, limits, levels, height=height, xaxis=xaxis, yaxis=yaxis)
     return Chart(title, data, base.layout, note, base.about, height)
 
@@ -229,9 +238,13 @@ def intervals(
     """Estimates with their intervals, the first row at the top. rows: name, middle, low, high, colour; rows of the same
     name share a line. legend: what a colour stands for; bounds: what is possible, where intervals end at the latest."""
     if bounds is not None:
+        whole = rows
         rows = [(n, m, *(within(a, b, bounds) if a is not None and b is not None else (a, b)), c)
                 for n, m, a, b, c in rows]  # fmt: skip
-        note = f"{note} Intervals end where returns do, at {bounds[0]:g} and {bounds[1]:g}.".strip()
+        if rows != list(whole):
+            ends = f"Intervals end at the worst and the best possible value, {bounds[0]:g} and {bounds[1]:g}."
+            ends = ends if math.isfinite(bounds[1]) else f"Intervals end at {bounds[0]:g}."
+            note = f"{note} {ends}".strip()
     data, names = [], list(dict.fromkeys(row[0] for row in rows))
     colours = list(dict.fromkeys(row[4] for row in rows))
     for k, colour in enumerate(colours):
@@ -271,22 +284,10 @@ def intervals(
             "ticktext": names,
             "ticklabelstandoff": 8,
         },
-        "shapes": [_rule(x=value) for value, _ in levels],
-        "annotations": [
-            {
-                "yref": "paper",
-                "y": 1,
-                "yanchor": "top",
-                "x": value,
-                "xanchor": "left",
-                "text": name,
-                "xshift": 3,
-                "showarrow": False,
-                "font": {"color": MUTED, "size": 11},
-            }
-            for value, name in levels
-        ],
+        "shapes": [_rule(name, x=value) for value, name in levels],
     }
+    if levels:
+        layout["showlegend"] = True
     if limits is not None:
         layout["xaxis"]["range"] = limits
     height = 110 + (30 if legend is None else 46) * len(names) + 24 * (legend is not None)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envolve.core.cleaning import one_line
+from envolve.core.statistics import within
 from envolve.outer.page.parts import Code, Page, Part, Table
 from envolve.outer.page.reading import Folder, shell
 
@@ -26,6 +27,22 @@ def span(ends: Any) -> tuple[float | None, float | None]:
     if isinstance(ends, (list, tuple)) and len(ends) == 2 and all(isinstance(e, (int, float)) for e in ends):
         return float(ends[0]), float(ends[1])
     return None, None
+
+
+def score_range(unit: str) -> tuple[float, float] | None:
+    """Worst and best possible score of a shaped task, by its unit; None: not known."""
+    return (0.0, 1.0) if unit.startswith("share of ") else None
+
+
+def with_unit(value: str, unit: str) -> str:
+    """A score and its unit, which stands in brackets if it is words: 1.2 m/s, 0.9 (share of the time limit)."""
+    return f"{value} ({unit})" if " " in unit else f"{value} {unit}".strip()
+
+
+def possible(ends: Any, unit: str) -> tuple[float | None, float | None]:
+    """The part of an interval of scores [low, high] that can be, as ``core.statistics.within`` has it."""
+    low, high = span(ends)
+    return (low, high) if low is None or high is None else within(low, high, score_range(unit))
 
 
 def finite(value: Any) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from envolve.core.cleaning import one_line
 from envolve.outer.page.charts import MUTED, PALETTE, Line, lines, robust
 from envolve.outer.page.common import label
-from envolve.outer.page.parts import Chart, Curve, Page, Part, Prose, Table
+from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
 
 MOST_ROWS = 400
 LONGEST = 80  # characters of a value
@@ -40,23 +40,31 @@ def compare(pages: Sequence[Page]) -> Page:
 
 def _facts(pages: Sequence[Page], names: Sequence[str]) -> Table | None:
     titles = list(dict.fromkeys(fact.name for p in pages for fact in p.facts))
-    rows = []
+    rows = [["What came out", *(p.verdict for p in pages)]] if any(p.verdict for p in pages) else []
     for title in titles:
         row: list[str] = [title]
         for p in pages:
             fact = next((f for f in p.facts if f.name == title), None)
-            row.append("" if fact is None else f"{fact.value} {fact.note}".strip())
+            row.append("" if fact is None else _said(fact))
         rows.append(row)
     return Table(("", *names), rows) if rows else None
 
 
+def _said(fact: Fact) -> str:
+    """200.0 [198.8, 200.0] after 1,500 steps; 75, at most 200."""
+    between = " " if not fact.note or fact.note[0] in "[(" else ", "
+    return f"{fact.value}{between}{fact.note}".strip()
+
+
 def _curves(pages: Sequence[Page], names: Sequence[str]) -> list[Part | None]:
     """Curves with the same axes share a chart."""
+    titles = {p.title for p in pages}
     groups: dict[tuple[str, str], list[tuple[str, Curve, str]]] = {}
     for name, p, colour in zip(names, pages, [*PALETTE, *[MUTED] * len(pages)]):
         if p.curve is not None and len(p.curve.x):
             key = p.curve.x_title, p.curve.y_title
-            groups.setdefault(key, []).append((f"{name}: {label(p.title)}", p.curve, colour))
+            told = f"{name}: {label(p.title)}" if len(titles) > 1 else name
+            groups.setdefault(key, []).append((told, p.curve, colour))
     out: list[Part | None] = []
     for (x, y), found in groups.items():
         drawn = [Line(name, c.x, c.y, colour, marks=len(c.x) < 20) for name, c, colour in found]
@@ -97,4 +105,5 @@ def _differences(pages: Sequence[Page], names: Sequence[str]) -> list[Part | Non
     if not rows:
         return [Prose("The configurations are the same.")]
     more = Prose(f"{len(rows) - MOST_ROWS:,} more keys differ.") if len(rows) > MOST_ROWS else None
-    return [Table(("key", *names), rows[:MOST_ROWS], f"{len(rows)} keys differ"), more]
+    caption = "1 key differs" if len(rows) == 1 else f"{len(rows):,} keys differ"
+    return [Table(("key", *names), rows[:MOST_ROWS], caption), more]

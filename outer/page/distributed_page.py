@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envolve.core.cleaning import one_line
+from envolve.core.files import leads_out
 from envolve.core.statistics import interval
 from envolve.outer.page.charts import MUTED, PALETTE, Line, Look, lines, robust
 from envolve.outer.page.common import closing, configuration, label
@@ -16,6 +17,7 @@ from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import number
 
 SHOWN = ("mean_return", "staleness", "environment_steps_per_s", "gradient_steps_per_s")
+STEPS = "environment_steps"  # of the collectors, all together
 MOST_METRICS = 12
 
 
@@ -24,11 +26,9 @@ def fits(folder: Folder) -> bool:
 
 
 def read(folder: Folder) -> Page:
-    config, settings = folder.json("config.json"), folder.json("run.json")
-    config = config if isinstance(config, dict) else {}
-    settings = settings if isinstance(settings, dict) else {}
+    config, settings = folder.keys_of("config.json"), folder.keys_of("run.json")
     env = config.get("env")
-    name = env.get("name") if isinstance(env, dict) else env or config.get("env_name") or folder.path.name
+    name = env.get("name") if isinstance(env, dict) else env or config.get("env_name") or "environment of params.py"
     page = Page(
         folder.path,
         "Distributed training",
@@ -39,10 +39,12 @@ def read(folder: Folder) -> Page:
     rows = folder.rows("evaluations.csv")
     members = sorted({row.get("member", "0") for row in rows}, key=lambda m: (len(m), m))
     ends = [row for row in rows if row.get("step") == rows[-1].get("step")] if rows else []
-    page.verdict = verdict(ends)
+    scalars = _scalars(folder)
+    spent = scalars.get(STEPS, ([], []))[1]
+    page.verdict = verdict(ends, spent[-1] if spent else math.nan)
     episodes = rows[-1].get("episodes", "?") if rows else "?"
     page.facts = [
-        Fact("Return at the end", number(_mean(ends, "mean_return")), f"{episodes} greedy episodes"),
+        Fact("Return at the end", number(_mean(ends, "mean_return")), _count(str(episodes), "greedy episode")),
         Fact("Success at the end", number(_mean(ends, "success")), "share of episodes")
         if _known(rows, "success")
         else Fact("Episode length", number(_mean(ends, "mean_length")), "steps"),
@@ -68,7 +70,7 @@ def read(folder: Folder) -> Page:
             )
         ),
     )
-    page.add("Training", *_events(folder))
+    page.add("Training", *_events(scalars))
     page.add("Films", *folder.films())
     params = folder.text("params.py")
     page.add(
@@ -101,7 +103,8 @@ def _mean(rows: Sequence[Mapping[str, str]], key: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def verdict(ends: Sequence[Mapping[str, str]]) -> str:
+def verdict(ends: Sequence[Mapping[str, str]], spent: float = math.nan) -> str:
+    """spent: environment steps of all collectors."""
     if not ends:
         return "No evaluation yet."
     values = [v for v in (_number(row, "mean_return") for row in ends) if math.isfinite(v)]
@@ -109,12 +112,17 @@ def verdict(ends: Sequence[Mapping[str, str]]) -> str:
     told = "" if math.isnan(low) else f" [{number(low)}, {number(high)}], 95 % interval over {len(values)} members"
     spread = _mean(ends, "std_return")
     of = (
-        f", standard deviation {number(spread)} over {ends[0].get('episodes', '?')} episodes"
+        f", standard deviation {number(spread)} over {_count(str(ends[0].get('episodes', '?')), 'episode')}"
         if math.isfinite(spread)
         else ""
     )
     steps, mean = f"{_number(ends[0], 'step'):,.0f}", number(_mean(ends, "mean_return"))
-    return f"After {steps} gradient steps the greedy policy returns {mean}{told}{of}."
+    price = "" if math.isnan(spent) else f" and {spent:,.0f} environment steps"
+    return f"After {steps} gradient steps{price} the greedy policy returns {mean}{told}{of}."
+
+
+def _count(n: str, what: str) -> str:
+    return f"{n} {what}{'s' * (n != '1')}"
 
 
 def _evaluations(rows: Sequence[Mapping[str, str]], members: Sequence[str], key: str, title: str) -> Chart | None:
@@ -144,12 +152,18 @@ def _evaluations(rows: Sequence[Mapping[str, str]], members: Sequence[str], key:
     return lines(title[:1].upper() + title[1:], drawn, "gradient steps", title, yaxis=unit)
 
 
-def _events(folder: Folder) -> list[Part | None]:
+def _scalars(folder: Folder) -> dict[str, tuple[list[float], list[float]]]:
     """What the learner wrote for TensorBoard."""
     where = folder.path / "learner"
-    if not where.is_dir():
-        return []
-    scalars = folder.attempt("learner", lambda: read_scalars(where)) or {}
+    if not where.is_dir() or leads_out(where, folder.path):
+        return {}
+    found = folder.attempt("learner", lambda: read_scalars(where)) or {}
+    if not found and folder.has("done"):
+        folder.problem("learner: found no figures in its TensorBoard events")
+    return found
+
+
+def _events(scalars: Mapping[str, tuple[list[float], list[float]]]) -> list[Part | None]:
     order = [name for name in SHOWN if name in scalars] + [name for name in scalars if name not in SHOWN]
     out: list[Part | None] = []
     for name in order[:MOST_METRICS]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.files import TABLE_BYTES, read_text
+from envolve.core.statistics import within
 from envolve.outer.goals.log import Point, Score, from_csv, points_of
 from envolve.outer.goals.report import interval
 from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, Look, intervals, lines
@@ -18,6 +19,9 @@ from envolve.outer.reporting.report import number, precise
 
 MOST_NAMED = 7  # members with a colour of their own
 MEASURES = {"success": "success rate", "near": "decisions near the goal, per episode", "distance": "last distance, m"}
+
+
+RANGES = {"success": (0.0, 1.0), "near": (0.0, math.inf)}  # of measures
 
 
 def fits(folder: Folder) -> bool:
@@ -108,7 +112,7 @@ def _facts(points: Sequence[Point], scores: Sequence[Score], run: Mapping[str, A
         Fact("Success at the end", value, ends),
         Fact("Near the goal", near, f"{near_ends} decisions of an episode"),
         Fact("Best success", top, f"{best_ends} after {best.steps:,} steps; the best of {len(points)} flatters"),
-        Fact("Price", f"{last.steps * members:,}", f"environment steps, {members} members together"),
+        Fact("Price", f"{last.steps * members:,}", f"environment steps of {members} member{'s' * (members != 1)}"),
         Fact("Test", f"{scores[-1].episodes}", "episodes per member and evaluation"),
     ]
 
@@ -134,7 +138,8 @@ def _learning(scores: Sequence[Score], points: Sequence[Point], own: Mapping[str
         note = "95 % intervals over the episodes of each member."
     else:
         x = [p.steps for p in points]
-        ends = [getattr(p, f"{name}_interval") for p in points]
+        known: list[tuple[float, float]] = [getattr(p, f"{name}_interval") for p in points]
+        ends = [within(low, high, RANGES[name]) for low, high in known]
         for i in members if len(members) > 1 else ():
             mine = [s for s in scores if s.member == i]
             drawn.append(Line(f"member {i}", [s.steps for s in mine], [getattr(s, name) for s in mine], MUTED, width=1))

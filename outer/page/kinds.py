@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envolve.core.files import no_links_out_of
 from envolve.core.registry import nearest
 from envolve.outer.page import distributed_page, goal_page, run_page, shapers_page, study_page
 from envolve.outer.page.parts import Page
@@ -51,13 +52,14 @@ def read_page(path: Path, kinds: Sequence[Kind]) -> Page:
         what = "a file" if path.exists() else "no such folder"
         raise NoRunError(f"{path}: found {what}, expected the folder of a run{_near(path)}")
     try:
-        folder = Folder(path)
-        kind = kind_of(folder, kinds)
-        if kind is None:
-            raise NoRunError(
-                f"{path}: found {_content(path)}, expected the folder of a run: {_files(kinds)}{_runs_in(path, kinds)}"
-            )
-        return kind.read(folder)
+        with no_links_out_of(path):
+            folder = Folder(path)
+            kind = kind_of(folder, kinds)
+            if kind is not None:
+                return kind.read(folder)
+        raise NoRunError(
+            f"{path}: found {_content(path)}, expected the folder of a run: {_files(kinds)}{_runs_in(path, kinds)}"
+        )
     except OSError as e:
         raise NoRunError(f"{path}: {e.strerror}") from None
 

@@ -11,14 +11,14 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
 from envolve.core.cleaning import one_line, printable
-from envolve.core.files import TABLE_BYTES, TEXT_BYTES, read_plain
+from envolve.core.files import TABLE_BYTES, TEXT_BYTES, leads_out, read_plain
 from envolve.outer.page.parts import COMPLETE, RUNNING, STOPPED, Code, Film
 
 T = TypeVar("T")
@@ -53,8 +53,12 @@ class Folder:
             known = isinstance(e, (OSError, ValueError)) or type(e).__module__.startswith("envolve.")
             reason = str(said) if known else f"{type(e).__name__}: {said}"
             reason = reason.removeprefix(f"{self.path / what}").lstrip(": ,")
-            self.problems.append(one_line(f"{what}: {reason}", LONGEST_LINE))
+            self.problem(f"{what}: {reason}")
             return None
+
+    def problem(self, text: str) -> None:
+        """Says on the page what is not shown, and why."""
+        self.problems.append(one_line(text, LONGEST_LINE))
 
     def text(self, name: str) -> str:
         """Printable text of a file; "" if there is none or it cannot be read."""
@@ -69,15 +73,37 @@ class Folder:
             return None
         return self.attempt(name, lambda: json.loads(read_plain(self.path / name, TABLE_BYTES)))
 
-    def rows(self, name: str) -> list[dict[str, str]]:
-        """Rows of a CSV file. A torn last line, of a run that is writing it, is left out."""
+    def keys_of(self, name: str, **kinds: type) -> dict[str, Any]:
+        """Content of a JSON file with keys; empty if there is none. kinds: what the values of keys must be; others, and
+        whole files of another kind, are problems and left out."""
+        found = self.json(name)
+        if found is None:
+            return {}
+        if not isinstance(found, dict):
+            self.problem(f"{name}: found {type(found).__name__}, expected keys and values")
+            return {}
+        for key, kind in kinds.items():
+            if found.get(key) is not None and not isinstance(found[key], kind):
+                self.problem(f"{name}: {key}: found {type(found[key]).__name__}, expected {kind.__name__}")
+        return {k: v for k, v in found.items() if k not in kinds or isinstance(v, kinds[k])}
+
+    def rows(self, name: str, columns: Sequence[str] = ()) -> list[dict[str, str]]:
+        """Rows of a CSV file. A torn last line, of a run that is writing it, is left out. columns: what the page shows;
+        a file without some of them, as of an older version, is a problem."""
         if not self.has(name):
             return []
 
         def read() -> list[dict[str, str]]:
             text = read_plain(self.path / name, TABLE_BYTES).decode("utf-8", "replace")
-            rows = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")))
-            return [row for row in rows if None not in row and None not in row.values()]
+            table = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
+            rows = list(table)
+            whole = [row for row in rows if None not in row and None not in row.values()]
+            missing = [c for c in columns if c not in (table.fieldnames or ())]
+            if missing and text:
+                self.problem(f"{name}: found no column {', '.join(missing)}; a run of another version, or damage")
+            if len(whole) < len(rows):
+                self.problem(f"{name}: {len(rows) - len(whole):,} of {len(rows):,} rows have another number of columns")
+            return whole
 
         return self.attempt(name, read) or []
 
@@ -99,6 +125,9 @@ class Folder:
     def films(self, captions: dict[str, str] | None = None, below: str = "") -> list[Film]:
         """Films in the folder, with what they show. below: of this folder in it, if it is there."""
         if below and not (self.path / below).is_dir():
+            return []
+        if leads_out(self.path / below, self.path):
+            self.problem(f"{below}: found a link that leads out of the folder")
             return []
         found = sorted(p for p in (self.path / below).iterdir() if p.suffix in FILMS and p.is_file())
         known = {**CAPTIONS, **(captions or {})}

@@ -10,13 +10,13 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import AgentRuns, summary
-from envolve.outer.page.charts import PALETTE, Dots, Line, dots, intervals, jitter, lines, robust
+from envolve.outer.page.charts import MOST_WHOLE, PALETTE, Dots, Line, dots, intervals, jitter, lines, log_axis, robust
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder, header
 from envolve.outer.page.unseen_parts import unseen
 from envolve.outer.page.world_parts import world_parts
-from envolve.outer.reporting.names import objective, return_range
+from envolve.outer.reporting.names import learners_said, objective, return_range
 from envolve.outer.reporting.report import number, precise
 from envolve.outer.reporting.scores import CurvePoint, curve_of
 
@@ -27,6 +27,7 @@ ROLES = {
     "minus": ("perturbed, -", PALETTE[5]),
     "confirm": ("confirming agents", PALETTE[2]),
 }
+COLUMNS = ("generation", "member", "role", "score", "train_steps", "reason")  # of scores.csv, which the page shows
 Row = tuple[str, float, float | None, float | None, str]
 
 
@@ -50,15 +51,15 @@ def read(folder: Folder) -> Page:
     page = Page(
         folder.path,
         KINDS[kind],
-        f"{task}: {gtn.get('agent_name', 'agents')} in an evolved {_thing(kind)}",
+        f"{task}: {_learner(str(gtn.get('agent_name', 'agents')))} in an evolved {_thing(kind)}",
         config=config,
         state=folder.state("summary.txt"),
     )
-    members = folder.rows("scores.csv")
+    members = folder.rows("scores.csv", COLUMNS)
     points = folder.attempt("scores.csv", lambda: curve_of(members)) or []
     score_title = _score_title(kind, gtn)
     mark = _mark(found)
-    report = folder.json("report.json")
+    report = folder.keys_of("report.json", verdict=str, unseen=dict, real_steps_of=dict) or None
     page.verdict = verdict(found, report, points, gtn, page.state)
     page.facts = _facts(points, members, found, gtn)
     share = report.get("share") if isinstance(report, dict) else None
@@ -71,8 +72,11 @@ def read(folder: Folder) -> Page:
     page.add("Evolution", *_evolution(points, members, score_title, mark))
     if folder.has("model.pt"):
         parts = folder.attempt("model.pt", lambda: world_parts(folder.path / "model.pt"))
-        page.add("What the world contains", *(parts or []))
-    page.add("Films", *folder.films())
+        films = folder.films()
+        hint = f"A film of agents in it is not there yet: envolve film {folder.path}"
+        page.add("What the world contains", *films, *(parts or []), lead="" if films or kind == "shaper" else hint)
+    else:
+        page.add("Films", *folder.films())
     page.add("Failures", _failures(members))
     page.add("Summary", Prose(found, mono=True) if found else None)
     page.add("Configuration", *configuration(folder, "config.yaml", text, header(text)))
@@ -89,6 +93,11 @@ def kind_of(config: Mapping[str, Any], gtn: Mapping[str, Any]) -> str:
     if gtn.get("synthetic_env_type") == 2 or "shaped" in config:
         return "shaper"
     return "cb" if isinstance(section, dict) and section.get("contextual_bandit") else "se"
+
+
+def _learner(name: str) -> str:
+    """DDQN of DDQN_vary, as a configuration names a learner whose hyperparameters vary."""
+    return one_line(name.removesuffix("_vary"), 60).replace("_", " ")
 
 
 def _thing(kind: str) -> str:
@@ -110,19 +119,31 @@ def _mark(summary_text: str) -> float | None:
 def verdict(found: str, report: Any, points: list[CurvePoint], gtn: Mapping[str, Any], state: str) -> str:
     """What came out, in the words of the run's own report."""
     if isinstance(report, dict) and isinstance(report.get("verdict"), str):
-        return str(report["verdict"])
+        return learners_said(str(report["verdict"]))
     if not found:
         best = max((p.mean for p in points if math.isfinite(p.mean)), default=math.nan)
         of = f" of {gtn['max_iterations']}" if isinstance(gtn.get("max_iterations"), int) else ""
         return f"{len(points)}{of} generations so far; best mean score {number(best)}." if points else "Nothing yet."
     first = found.split("\n", 1)[0].partition(": ")[2]
-    said = [f"{first[:1]}{first[1:].lower() if first[:1].isupper() else first[1:]}."]
-    said += [
-        line.strip()
-        for line in found.splitlines()
-        if line.strip().startswith(("An agent needs", "No comparison", "Price with the evolution"))
-    ]
-    return " ".join(said)
+    first = f"{first[:1].upper()}{first[1:].lower() if first[:1].isupper() else first[1:]}"
+    lines = [line.strip() for line in found.splitlines()]
+    world, real = _cells(found, "in the evolved world"), _cells(found, "in the real task")
+    spent = re.search(r"evolution: ([\d,]+) real steps[^;]*(?:; this (.*))?\.", found)
+    if world is None or spent is None:
+        kept = ("An agent needs", "No comparison", "Price with the evolution")
+        return " ".join([f"{first}.", *(line for line in lines if line.startswith(kept))])
+    said = f"{first}: agents trained in the world return {_value_of(world[1])} on the task after {world[0]} steps each"
+    if real is not None:
+        said += f", agents trained on the task {_value_of(real[1])} after {real[0]}"
+    pays = f", which {spent[2].replace('has paid', 'pays')}" if spent[2] else ""
+    said += f"; evolving took {spent[1]} real steps{pays}"
+    why = next((f" {line}" for line in lines if line.startswith("No comparison")), "")
+    return f"{said}.{why}"
+
+
+def _value_of(cell: str) -> str:
+    """A cell of the summary's table without how many values are equal: 200.0 of "200.0 (20 of 20)"."""
+    return cell.partition(" (")[0]
 
 
 def _facts(points: list[CurvePoint], members: list[dict[str, str]], found: str, gtn: Mapping[str, Any]) -> list[Fact]:
@@ -136,7 +157,7 @@ def _facts(points: list[CurvePoint], members: list[dict[str, str]], found: str, 
         cells = _cells(found, pattern)
         if cells:
             facts.append(
-                Fact(f"{name}: return", cells[1].split(" ", 1)[0], f"{_rest(cells[1])} after {cells[0]} steps")
+                Fact(f"{name}: return", cells[1].split(" ", 1)[0], f"{_rest(cells[1])} after {cells[0]} steps".strip())
             )
     spent = re.search(r"evolution: ([\d,]+) real steps", found)
     facts.append(Fact("Price", spent[1] if spent else "-", "real steps spent on evolving"))
@@ -156,7 +177,7 @@ def _cells(found: str, column: str) -> tuple[str, str] | None:
     returns = next((r for n, r in values.items() if n.startswith("test return") or n.startswith("score")), None)
     if not steps or not returns or len(steps) <= at or len(returns) <= at:
         return None
-    return steps[at].split(" ", 1)[0], returns[at]
+    return _value_of(steps[at]), returns[at]
 
 
 def _rest(cell: str) -> str:
@@ -214,6 +235,7 @@ def _swarm(members: list[dict[str, str]], title: str, levels: list[tuple[float, 
         groups.append(Dots(name, x, y, colour, size=5, opacity=0.55, texts=texts))
     if not groups:
         return None
+    few = len({row.get("generation") for row in members}) <= MOST_WHOLE
     return dots(
         "Every member",
         groups,
@@ -221,6 +243,7 @@ def _swarm(members: list[dict[str, str]], title: str, levels: list[tuple[float, 
         title,
         levels=levels,
         limits=robust(scores),
+        xaxis={"dtick": 1} if few else None,
         about="Score of every member of every generation",
     )
 
@@ -244,8 +267,8 @@ def _cost(members: list[dict[str, str]], title: str) -> Chart | None:
 def _comparison(
     folder: Folder, found: str, mark: float | None, bounds: tuple[float, float] | None
 ) -> list[Part | None]:
-    stored = folder.json("comparison.json")
-    if not isinstance(stored, dict):
+    stored = folder.keys_of("comparison.json")
+    if not stored:
         return []
 
     def charts() -> list[Part | None]:
@@ -277,12 +300,12 @@ def _comparison(
                     ends = s["iqm_interval"] or [None, None]
                     out.append((label(name), s["iqm"], ends[0], ends[1], colour))
         wide = [s for g in groups for s in g.x]
-        log = {"type": "log"} if wide and min(wide) > 0 and max(wide) > 8 * min(wide) else None
+        returns = "test return on the task"
         iqm = "Interquartile mean and 95 % interval; equal values have none."
         return [
-            dots("Every agent", groups, "training steps", "test return on the task", levels=levels, xaxis=log),
-            intervals("Return", rows, "test return on the task", iqm, levels=levels, bounds=bounds),
-            intervals("Price", steps, "training steps of an agent", iqm),
+            dots("Every agent", groups, "training steps", returns, levels=levels, xaxis=log_axis(wide)),
+            intervals("Return", rows, returns, iqm, levels=levels, bounds=bounds),
+            intervals("Price", steps, "training steps of an agent", iqm, bounds=(0.0, math.inf)),
         ]
 
     return folder.attempt("comparison.json", charts) or []

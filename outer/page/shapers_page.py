@@ -8,7 +8,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, intervals, lines, robust
-from envolve.outer.page.common import closing, configuration, finite, label, span
+from envolve.outer.page.common import closing, configuration, finite, label, possible, score_range, span, with_unit
 from envolve.outer.page.parts import COMPLETE, STOPPED, Chart, Code, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import precise
@@ -23,8 +23,7 @@ def fits(folder: Folder) -> bool:
 
 
 def read(folder: Folder) -> Page:
-    content = folder.json("candidates.json")
-    content = content if isinstance(content, dict) else {}
+    content = folder.keys_of("candidates.json", candidates=list, settings=dict)
     task, unit = (one_line(str(content.get(key, "")), 200) for key in ("task", "score_unit"))
     known = content.get("candidates")
     found: list[dict[str, Any]] = [c for c in known if isinstance(c, dict)] if isinstance(known, list) else []
@@ -65,8 +64,8 @@ def _texts(versions: Any) -> dict[str, str]:
     return {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
 
 
-def score_text(candidate: Mapping[str, Any]) -> str:
-    low, high = span(candidate.get("interval"))
+def score_text(candidate: Mapping[str, Any], unit: str = "") -> str:
+    low, high = possible(candidate.get("interval"), unit)
     middle = precise(finite(candidate.get("score")))
     return middle if low is None or high is None else f"{middle} [{precise(low)}, {precise(high)}]"
 
@@ -80,8 +79,12 @@ def verdict(scored: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, A
         return f"No candidate has a score.{lost}"
     best = max(own, key=lambda c: finite(c.get("score")))
     equal = [c for c in own if c.get("score") == best.get("score")]
-    name = f"{best.get('name')} scores" if len(equal) == 1 else f"{len(equal)} candidates share the highest score:"
-    said = f"{name} {score_text(best)} {unit}"
+    name = f"{len(equal)} candidates share the highest score:"
+    if len(equal) == 1:
+        name = f"Candidate {best.get('name')} scores"
+    said = f"{name} {with_unit(score_text(best, unit), unit)}"
+    steps = max((s for c in scored for s in _curve(c)[0]), default=math.nan)
+    lost += f" Price: {steps:,.0f} environment steps per agent." if steps == steps else ""
     if human is None:
         return f"{said}.{lost}"
     b, h = finite(best.get("score")), finite(human.get("score"))
@@ -90,7 +93,7 @@ def verdict(scored: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, A
     low, high = (ends[0][0], ends[1][1]) if b > h else (ends[1][0], ends[0][1])
     close = low is not None and high is not None and low <= high and b != h
     tail = "; their intervals overlap" if close else ""
-    return f"{said}, {how} the human's shapers ({score_text(human)}){tail}.{lost}"
+    return f"{said}, {how} the human's shapers ({score_text(human, unit)}){tail}.{lost}"
 
 
 def _facts(
@@ -100,11 +103,12 @@ def _facts(
     own = [c for c in scored if c.get("name") != HUMAN]
     if own:
         best = max(own, key=lambda c: finite(c.get("score")))
-        facts.append(Fact("Best candidate", score_text(best).split(" ")[0], f"{best.get('name')}, {unit}"))
+        value, _, ends = score_text(best, unit).partition(" ")
+        facts.append(Fact("Best candidate", value, f"{ends} {best.get('name')}, {unit}".strip()))
     human = next((c for c in scored if c.get("name") == HUMAN), None)
     if human is not None:
         facts.append(
-            Fact("Human's shapers", score_text(human).split(" ")[0], score_text(human).partition(" ")[2] or unit)
+            Fact("Human's shapers", score_text(human).split(" ")[0], score_text(human, unit).partition(" ")[2] or unit)
         )
     facts.append(Fact("Candidates", str(len(found)), f"{len(failed)} failed"))
     steps = max((s for c in found for s in _curve(c)[0]), default=math.nan)
@@ -152,13 +156,14 @@ def _ranking(scored: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], u
         rows,
         f"score, {unit}",
         f"95 % intervals over {over}; equal values have none.",
+        bounds=score_range(unit),
     )
 
 
 def _table(found: Sequence[Mapping[str, Any]], unit: str) -> Table:
     rows = []
     for c in found:
-        low, high = span(c.get("interval"))
+        low, high = possible(c.get("interval"), unit)
         rank = c.get("rank") if isinstance(c.get("rank"), int) else None
         score = finite(c.get("score"))
         rows.append(

@@ -12,7 +12,7 @@ from envolve.outer.hpo.pictures import LossScale, number_ticks
 from envolve.outer.hpo.report import last_line, name_of
 from envolve.outer.hpo.standings import agreements, succeeded
 from envolve.outer.hpo.trial import Record
-from envolve.outer.page.charts import PALETTE, Dots, Line, axis, dots, lines, numbers, robust
+from envolve.outer.page.charts import PALETTE, Dots, Line, axis, dots, lines, log_axis, numbers, robust
 from envolve.outer.page.common import label
 from envolve.outer.page.parts import Chart, Parallel, Part
 from envolve.outer.reporting.report import precise
@@ -178,7 +178,8 @@ def slices(
                     _name(budget, unit), x, [r.result.loss for r in here], _colour(budgets, budget), size=6, texts=texts
                 )
             )
-        own: dict[str, Any] = {"type": "log"} if a.log else {}
+        drawn = [x for g in groups for x in g.x]
+        own: dict[str, Any] = (log_axis(drawn, 1.0) or {"type": "log"}) if a.log and not a.choices else {}
         if a.choices:
             own = {"tickvals": list(range(len(a.choices))), "ticktext": [label(value_text(c)) for c in a.choices]}
         out.append(dots(names[a.name], groups, names[a.name], loss, limits=limits, height=270, xaxis=own))

@@ -80,8 +80,9 @@ def title(config: dict[str, Any], study: Any) -> str:
     agent = gtn.get("agent_name") if isinstance(gtn, dict) else run.get("agent") if isinstance(run, dict) else None
     if not task:
         return "Hyperparameters" if study is None else one_line(title_of(study), 200)
-    what = {"nes": "the evolution with", "goal": "the learner"}.get(str(config.get("evaluate")), "agents of")
-    return one_line(f"{task}: hyperparameters of {what} {agent or 'unknown kind'}", 200)
+    agent = agent or "unknown"
+    what = {"nes": f"the evolution with {agent}", "goal": f"the learner {agent}"}
+    return one_line(f"{task}: hyperparameters of {what.get(str(config.get('evaluate')), f'{agent} agents')}", 200)
 
 
 def _study(folder: Folder) -> Any:
@@ -96,11 +97,12 @@ def verdict(records: Sequence[Record], loss: str, unit: str) -> str:
         return "No trial has succeeded." if records else "No trial has finished."
     n = len({r.trial.config_id for r in records})
     at = sum(1 for r in ranked(records))
+    price = f"{sum(r.trial.budget for r in records):,.6g} {unit or 'units of budget'} in all"
     how = "proposed by the model" if best.trial.model_based else "drawn at random"
     return (
         f"The lowest {loss} at {best.trial.budget:g} {unit} is {precise(best.result.loss)}, of configuration "
         f"{name_of(best.trial.config_id)}, {how}. It is the best of {at} at this budget, and of {n} in all; the lowest "
-        "of many noisy losses flatters, so test it with fresh seeds."
+        f"of many noisy losses flatters, so test it with fresh seeds. Price: {price}."
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from envolve.outer.page.charts import PALETTE, intervals
 from envolve.outer.page.common import label, span
 from envolve.outer.page.parts import Part, Table
+from envolve.outer.reporting.names import learners_said
 from envolve.outer.reporting.report import number
 
 Row = tuple[str, float, float | None, float | None, str]
@@ -26,7 +27,8 @@ def unseen(report: Mapping[str, Any]) -> list[Part | None]:
     rows: list[Row] = []
     cells: list[tuple[Any, ...]] = []
     steps = set()
-    for agent, places in agents.items():
+    for key, places in agents.items():
+        agent = learners_said(str(key))
         for (place, words), colour in zip(PLACES.items(), (PALETTE[0], PALETTE[1], PALETTE[5])):
             f = places.get(place) if isinstance(places, dict) else None
             if not isinstance(f, dict) or f.get("mean_return") is None:

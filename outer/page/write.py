@@ -10,6 +10,7 @@ is that of the npm package plotly.js-cartesian-dist-min 4.1.1; ``docs/run_report
 from __future__ import annotations
 
 import base64
+import errno
 import functools
 import gzip
 import hashlib
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import envolve
 from envolve.core.cleaning import printable
 from envolve.core.files import TABLE_BYTES, read_plain, read_text
-from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Section
+from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Part, Section
 from envolve.outer.reporting.report import precise
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _environment() -> Environment:
         "plain": _plain,
         "media": _media,
         "small": _small,
+        "placed": _placed,
     }
     return made
 
@@ -166,6 +168,30 @@ def _small(section: Section) -> bool:
     return len(section.parts) > 3 and all(isinstance(p, Chart) and p.height < SMALL for p in section.parts)
 
 
+def _placed(section: Section) -> list[tuple[Part, str]]:
+    """Each part with its classes. Where there is room for two columns, a tall chart has two rows, so that two low ones
+    fit beside it. A chart without a neighbour takes the whole width."""
+    out: list[tuple[Part, str]] = []
+    filled = [0, 0]  # rows of the two columns
+    alone = False  # whether the newest part began where the other column ended
+    three = _small(section)
+    for part in (*section.parts, None):
+        half = isinstance(part, Film) or (isinstance(part, Chart) and not part.wide)
+        if not half:
+            if alone and not three and isinstance(out[-1][0], Chart):
+                out[-1] = (out[-1][0], " wide")
+            filled, alone = [0, 0], False
+        if part is None:
+            break
+        rows = 1 if isinstance(part, Chart) and part.height < SMALL else 2
+        out.append((part, "" if half else " wide") if three or not half or rows == 1 else (part, " tall"))
+        if half:
+            column = 0 if filled[0] <= filled[1] else 1
+            alone = filled[1 - column] <= filled[column]
+            filled[column] += rows
+    return out
+
+
 def _figure(value: float) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -195,10 +221,25 @@ def _plain(part: Parallel) -> Any:
     return data({k: v for k, v in asdict(part).items() if k != "note"})
 
 
+def _pictures(content: bytes) -> tuple[str, ...]:
+    """Endings that fit the first bytes of a film or a picture."""
+    begins = {
+        ".png": content[:8] == b"\x89PNG\r\n\x1a\n",
+        ".gif": content[:6] in (b"GIF87a", b"GIF89a"),
+        ".webp": content[:4] == b"RIFF" and content[8:12] == b"WEBP",
+        ".mp4": content[4:8] == b"ftyp",
+    }
+    return tuple(ending for ending, fits in begins.items() if fits)
+
+
 def _media(film: Film) -> dict[str, Any]:
     """uri: the film as a part of the page; why: what is the matter where it is not."""
     try:
+        if film.path.is_symlink():
+            raise OSError(errno.EPERM, "found a link, expected a file")  # a stranger's folder may name any of ours
         content = read_plain(film.path, FILM_BYTES)
+        if film.path.suffix not in _pictures(content):
+            raise OSError(errno.EILSEQ, f"found other bytes, expected a {film.path.suffix[1:].upper()}")
     except OSError as e:
         return {"uri": "", "video": False, "why": printable(f"{film.path.name}: {e.strerror}")}
     kind = MIME[film.path.suffix]

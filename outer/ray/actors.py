@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 MOST_RESTARTS = 1000  # of one actor: more is a program that cannot run
+NODE_LABEL = "ray.io/node-id"  # which Ray gives each node
 Handle = Any
 
 
@@ -18,16 +19,41 @@ class Gone(Exception):
     """Raised by a call to an actor that will not come back."""
 
 
-def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Optional[str] = None) -> Handle:
-    """Starts an actor. threads: calls that it may serve at once; node: where it has to be, default: anywhere; spread
-    over all nodes if it reserves no CPU."""
+def begin(
+    cls: type,
+    *args: Any,
+    cpus: float,
+    threads: int = 1,
+    node: Optional[str] = None,
+    apart: Optional[str] = None,
+    name: Optional[str] = None,
+) -> Handle:
+    """Starts an actor. threads: calls that it may serve at once; node: where it has to be; apart: a node where it is
+    only if there is no other; default: anywhere, spread over all nodes if it reserves no CPU; name: for ``named``."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    strategy = None if cpus else "SPREAD"
-    where = {"scheduling_strategy": strategy if node is None else NodeAffinitySchedulingStrategy(node, soft=False)}
+    if node is not None:
+        where: Dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+    elif apart is not None:
+        where = elsewhere(apart)
+    else:
+        where = {"scheduling_strategy": None if cpus else "SPREAD"}
     options = {"num_cpus": cpus, "max_concurrency": threads, "max_restarts": MOST_RESTARTS, "max_task_retries": -1}
-    return ray.remote(cls).options(**options, **where).remote(*args)
+    return ray.remote(cls).options(**options, **where, name=name).remote(*args)
+
+
+def elsewhere(node: str) -> Dict[str, Any]:
+    """Options: any node but this one, which is the last resort."""
+    return {"label_selector": {NODE_LABEL: f"!{node}"}, "fallback_strategy": [{"label_selector": {}}]}
+
+
+def named(name: str) -> Handle:
+    """An actor of this job, wherever it is. An actor that is to be started again must not have another's handle among
+    its arguments: Ray keeps those in the store of a node (github.com/ray-project/ray/issues/53727)."""
+    import ray
+
+    return ray.get_actor(name)
 
 
 def call(actor: Handle, method: str, *args: Any) -> Any:
@@ -43,6 +69,14 @@ def call(actor: Handle, method: str, *args: Any) -> Any:
 def tell(actor: Handle, method: str, *args: Any) -> None:
     """Does not wait."""
     getattr(actor, method).remote(*args)
+
+
+def within(seconds: float, actor: Handle, method: str, *args: Any) -> None:
+    """Waits for the answer at most so long, and ignores whatever happens."""
+    import ray
+
+    with contextlib.suppress(Exception):
+        ray.get(getattr(actor, method).remote(*args), timeout=seconds)
 
 
 def end(actor: Handle) -> None:
@@ -86,6 +120,13 @@ def node_here() -> str:
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
+
+
+def others(here: str) -> List[str]:
+    """Live nodes but this one."""
+    import ray
+
+    return [str(node["NodeID"]) for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
 
 
 def cpus_of_nodes() -> List[float]:

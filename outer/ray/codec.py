@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -42,19 +43,21 @@ def join(header: dict[str, Any], arrays: Sequence[Tensor]) -> bytes:
     return b"".join([_LENGTH.pack(len(head)), head, *(a.contiguous().numpy().tobytes() for a in arrays)])
 
 
-def part(data: bytes) -> tuple[dict[str, Any], list[Tensor]]:
-    """Inverse of :func:`join`; the tensors own their memory. Raises Rejected."""
+def part(data: bytes, aligned: bool = True) -> tuple[dict[str, Any], list[Tensor]]:
+    """Inverse of :func:`join`; the tensors own their memory. aligned: as torch's own memory is; last bits of matrix
+    products depend on it. Raises Rejected."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         header = json.loads(data[4 : 4 + length])
         at, arrays = 4 + length, []
         for name, shape in header.pop("arrays"):
-            array = torch.empty(shape, dtype=KINDS[name])
-            size = array.numel() * array.element_size()
+            kind = KINDS[name]
+            size = prod(shape) * kind.itemsize
             if size:
-                raw = torch.frombuffer(bytearray(data[at : at + size]), dtype=KINDS[name])
-                array.copy_(raw.reshape(shape))
-            arrays.append(array)
+                raw = torch.frombuffer(bytearray(data[at : at + size]), dtype=kind).reshape(shape)
+                arrays.append(torch.empty(shape, dtype=kind).copy_(raw) if aligned else raw)
+            else:
+                arrays.append(torch.empty(shape, dtype=kind))
             at += size
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, struct.error) as e:
         raise Rejected(f"{len(data)} bytes are no message: {type(e).__name__}: {e}") from e
@@ -119,7 +122,7 @@ def answer(result: ChunkResult) -> bytes:
 
 def answer_of(data: bytes) -> ChunkResult:
     """Raises Rejected."""
-    header, arrays = part(data)
+    header, arrays = part(data, aligned=False)
     names = header.pop("names", None)
     if not isinstance(names, list) or len(names) != len(arrays):
         raise Rejected("an answer without the names of its values")

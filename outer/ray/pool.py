@@ -217,7 +217,7 @@ class RayPool:
 
     def _send(self, worker: int, member: Member, index: int) -> None:
         w = self._backlog.work[index]
-        chunk = replace(w.chunk, attempt=w.chunk.attempt + w.attempts)
+        chunk = replace(w.chunk, attempt=w.chunk.attempt + w.attempts) if w.attempts else w.chunk
         w.attempts += 1
         share = len(self._backlog.work) * chunk.worlds.numel() * 4 // len(self._members)
         data = self._letters.write(worker, member, chunk, share)

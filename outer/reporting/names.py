@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +50,14 @@ OBJECTIVES = {  # of a reward network -> what its score is (outer/evaluate/netwo
 def objective(name: str) -> str:
     """Title of an axis of scores of reward networks."""
     return OBJECTIVES.get(name, f"score ({name})")
+
+
+LEARNERS = re.compile(r"\b(ddqn|dqn|ppo|sac|td3|a2c|sarsa)\b")
+
+
+def learners_said(text: str) -> str:
+    """A text with learners as the field writes them: PPO of ppo."""
+    return LEARNERS.sub(lambda found: found[0].upper(), text)
 
 
 def plain_name(task: str) -> str:

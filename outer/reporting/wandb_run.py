@@ -33,7 +33,10 @@ EVERY = 5.0  # seconds between two looks at the files
 MOST_FILES = 64  # of events: each program or candidate of a run may have one
 LEFT_OUT = ("runs", "wandb")  # folders of other runs, a study's trials, and of W&B itself
 CONFIGS = ("study.yaml", "config.yaml", "config.json", "train_params.json")
-MODELS = ("model.pt", "policy.pt", "best.pt", "params.yaml", "best.yaml", "best.py", "best_reward.py", "policies/*.pt")
+MODELS = (
+    "model.pt", "policy.pt", "best.pt", "learner.pt", "params.yaml", "best.yaml", "best.py", "best.graph.json",
+    "best_reward.py", "policies/*.pt",
+)  # fmt: skip
 FILMS = ("*.mp4", "*.gif", "films/*.mp4", "films/*.gif")
 
 

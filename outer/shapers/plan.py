@@ -45,9 +45,9 @@ def wrong_types(names: List[str]) -> List[str]:
     return out
 
 
-def unwritable(option: str, path: Optional[Path]) -> List[str]:
-    """Problems of a file to be written, at most one line."""
-    if path is None or (not path.is_dir() and path.parent.is_dir()):
+def unwritable(option: str, path: Optional[Path], run_folder: Optional[Path] = None) -> List[str]:
+    """Problems of a file to be written, at most one line. run_folder: is made before it is written."""
+    if path is None or (not path.is_dir() and (path.parent.is_dir() or path.parent == run_folder)):
         return []
     return [f"{option}: cannot write {path}, expected a file in a folder that exists"]
 
@@ -67,7 +67,8 @@ def check_args(args: Args) -> None:
     if args.workers is not None and not 1 <= args.workers <= 10_000:
         raise ConfigError([f"--workers: found {args.workers}, expected at least 1 and at most 10000"])
     wrong = wrong_types(args.shaper_types)
-    wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
+    for option, path in (("--json", args.json), ("--video", (args.video or (None,))[0])):
+        wrong += unwritable(option, path, args.out)
     if wrong:
         raise ConfigError(wrong[:1])
     check_video(args.video)

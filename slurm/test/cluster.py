@@ -1,4 +1,5 @@
-"""SLURM cluster of one machine, in its own folder: munged, slurmctld and slurmd with own sockets, spool and logs."""
+"""SLURM cluster of two nodes on one machine, in its own folder: munged, slurmctld and a slurmd for each node, with own
+sockets, spool and logs. Debian builds SLURM with --enable-multiple-slurmd, which this needs."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import getpass
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,23 +21,23 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sco
 START_SECONDS = 60.0
 
 # cred_expire: how long a requeued job waits before it starts again (120 s unless told otherwise, at least 5).
-# OverSubscribe: eight tasks on a small machine. No accounting, as on many clusters.
+# OverSubscribe: sixteen tasks on a small machine. No accounting, as on many clusters. MaxArraySize: larger arrays are
+# split. Each node has all cores of the machine.
 CONFIG = """\
 ClusterName=envolve
 SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
+SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
 AuthInfo=socket={folder}/munge/socket,cred_expire=5
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool_%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd_%n.pid
 SlurmctldLogFile={folder}/log/slurmctld.log
-SlurmdLogFile={folder}/log/slurmd.log
+SlurmdLogFile={folder}/log/slurmd_%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
@@ -49,10 +51,16 @@ KillWait=10
 MinJobAge=60
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} Boards=1 SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 \
-State=UNKNOWN
+MaxArraySize={array}
+{nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:{share}
 """
+NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} Boards=1 SocketsPerBoard=1 "
+    "CoresPerSocket={cores} ThreadsPerCore=1 State=UNKNOWN"
+)
+NODES = ("envolve-a", "envolve-b")
+MAX_ARRAY_SIZE = 5  # an array has indices 0 to 4
 
 
 class ClusterError(RuntimeError):
@@ -91,25 +99,79 @@ def free_ports(count: int) -> list[int]:
         return [s.getsockname()[1] for s in sockets]
 
 
+class Nodes:
+    """The node daemons, of which one can be lost with all that runs there."""
+
+    def __init__(self, folder: Path, daemons: list[subprocess.Popen[bytes]]) -> None:
+        self._folder, self._daemons = folder, daemons
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        self._running[name] = _start(["slurmd", "-D", "-c", "-N", name], self._folder, self._daemons, name)
+
+    def lose(self, name: str) -> None:
+        """Kills a node's processes and its daemon, and tells SLURM, which else finds out by itself after minutes."""
+        daemon = self._running.pop(name)
+        self._daemons.remove(daemon)
+        daemon.kill()
+        daemon.wait()
+        for signum in (signal.SIGSTOP, signal.SIGKILL):  # all at once: none may act on another's death
+            for pid in _processes_on(name):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signum)
+        _output("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
+
+    def come_back(self, name: str) -> None:
+        self.start(name)
+        _output("scontrol", "update", f"NodeName={name}", "State=RESUME")
+
+
+def _processes_on(name: str) -> list[int]:
+    """Processes of this node's tasks, after those of SLURM that watch them."""
+    tasks, watchers = [], set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if f"SLURMD_NODENAME={name}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                tasks.append(int(folder.name))
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+                if Path(f"/proc/{parent}/comm").read_text().strip() == "slurmstepd":
+                    watchers.add(int(parent))
+    return [*watchers, *tasks]
+
+
+def _start(
+    command: list[str], folder: Path, daemons: list[subprocess.Popen[bytes]], name: str = ""
+) -> subprocess.Popen[bytes]:
+    with open(folder / "log" / f"{command[0]}{name}.out", "ab") as output:
+        daemon = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    daemons.append(daemon)
+    return daemon
+
+
 @contextlib.contextmanager
-def one_machine(folder: Path, tasks: int) -> Iterator[None]:
-    """Inside, sbatch and the like talk to a SLURM that runs ``tasks`` tasks of one CPU at the same time here.
+def one_machine(folder: Path, tasks: int) -> Iterator[Nodes]:
+    """Inside, sbatch and the like talk to a SLURM that runs tasks of ``tasks`` CPUs in all at the same time here.
 
     ``folder`` must be new and reachable by the daemons. They are children of this process, and end with the block,
     however it ends. Raises ClusterError.
     """
     cores, host = len(os.sched_getaffinity(0)), socket.gethostname().split(".")[0]
-    for name in ("state", "spool", "log", "munge"):
+    for name in ("state", "log", "munge", *(f"spool_{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
     config = folder / "slurm.conf"
+    controller, *ports = free_ports(1 + len(NODES))
+    nodes = [NODE.format(name=name, host=host, port=port, cores=cores) for name, port in zip(NODES, ports)]
     config.write_text(
         CONFIG.format(
             folder=folder,
             host=host,
             user=getpass.getuser(),
-            ports=free_ports(2),
-            cores=cores,
-            share=-(-tasks // cores),
+            port=controller,
+            array=MAX_ARRAY_SIZE,
+            nodes="\n".join(nodes),
+            share=-(-tasks // (cores * len(NODES))),
         )
     )
     key = folder / "munge" / "key"
@@ -122,18 +184,15 @@ def one_machine(folder: Path, tasks: int) -> Iterator[None]:
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     os.environ["SLURM_CONF"] = str(config)
     daemons: list[subprocess.Popen[bytes]] = []
+    running = Nodes(folder, daemons)
     try:
-        for command in (munged, ["slurmctld", "-D", "-c"], ["slurmd", "-D", "-c"]):
-            with open(folder / "log" / f"{command[0]}.out", "wb") as output:
-                daemons.append(
-                    subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-                    )
-                )
-            if command is munged:
-                _wait(lambda: (munge / "socket").exists(), "munged does not start", folder, daemons)
-        _wait(_idle, "the node does not become idle", folder, daemons)
-        yield
+        _start(munged, folder, daemons)
+        _wait(lambda: (munge / "socket").exists(), "munged does not start", folder, daemons)
+        _start(["slurmctld", "-D", "-c"], folder, daemons)
+        for name in NODES:
+            running.start(name)
+        _wait(_idle, "the nodes do not become idle", folder, daemons)
+        yield running
     finally:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # the tasks first, they are slurmd's children
             subprocess.run(["scancel", "--quiet", "--user", getpass.getuser()], timeout=20, check=False)
@@ -157,7 +216,7 @@ def _output(*command: str) -> str:
 
 
 def _idle() -> bool:
-    return _output("sinfo", "-h", "-o", "%T") == "idle"
+    return _output("sinfo", "-h", "-o", "%T %D") == f"idle {len(NODES)}"
 
 
 def _empty() -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envolve.core.files import UnfitFileError, check_plain, read_end, read_plain, read_text
+from envolve.core.files import UnfitFileError, check_plain, read_end, read_piece, read_plain, read_text
 from tests.core.odd_files import make_odd
 
 WORDS = {
@@ -40,6 +40,10 @@ def test_plain_files_are_read(tmp_path: Path) -> None:
 def test_the_end_of_a_large_file(tmp_path: Path) -> None:
     path = make_odd("sparse", tmp_path / "log")
     assert read_end(path, 1000) == bytes(1000)
+    path.write_bytes(b"0123456789")
+    assert [read_piece(path, at, 4) for at in (0, 4, 8, 10, 99)] == [b"0123", b"4567", b"89", b"", b""]
+    with pytest.raises(UnfitFileError, match="named pipe"):
+        read_piece(make_odd("pipe", tmp_path / "another"), 0, 4)
     with pytest.raises(UnfitFileError, match="named pipe"):
         read_end(make_odd("pipe", tmp_path / "pipe"), 1000)
 

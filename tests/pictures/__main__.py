@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,8 @@ def main(words: Sequence[str]) -> int:
         if not names or any(n in name for n in names):
             path = folder / f"{name}.png"
             draw(path)
-            figure = figure_of(draw, path.with_suffix(".check.png"))
+            with tempfile.TemporaryDirectory() as aside:
+                figure = figure_of(draw, Path(aside) / "check.png")
             found = [*dict.fromkeys(problems(figure) + unit_problems(figure))]
             wrong += bool(found)
             print(path, *(f"\n    {p[:160]}" for p in found))

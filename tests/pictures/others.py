@@ -150,13 +150,13 @@ def gym_attempts(path: Path) -> None:
 def goal_evolution(path: Path, task: str) -> None:
     from envolve.envs.goal.shapers import FAMILIES, ShapeSpace
     from envolve.envs.goal.task import make_goal_task
-    from envolve.outer.goals.evolution import Generation
+    from envolve.outer.goals.keeper import GoalRow
 
     rng, family = draws(task), next(iter(FAMILIES))
     space = ShapeSpace(make_goal_task(task), family)
     u = rng.standard_normal(len(space.names)) * 0.5
     history = [
-        Generation(g, 0.2 + 0.06 * g, 0.18 + 0.01 * g, 0.1 + 0.05 * g, 0.3 + 0.06 * g, 0, tuple(u)) for g in range(1, 9)
+        GoalRow(g, 0.2 + 0.06 * g, 0.18 + 0.01 * g, 0.1 + 0.05 * g, 0.3 + 0.06 * g, 0, tuple(u)) for g in range(1, 9)
     ]
     evolve = SimpleNamespace(num_orig_evals=10, score="success")
     evolution: Any = SimpleNamespace(history=history, evolve=evolve, u=torch.from_numpy(u).float())

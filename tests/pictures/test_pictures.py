@@ -24,6 +24,7 @@ FAST = (
     "run_outliers",
     "shapers",
     "written_scores",
+    "goal_evolution_reacher",
 )
 VISION = {  # of linear RGB: Machado, Oliveira and Fernandes, A Physiologically-based Model ..., 2009, severity 1
     "all cones": np.eye(3),

@@ -9,8 +9,10 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -19,6 +21,7 @@ import pytest
 
 from envolve.slurm import ray_job
 from envolve.slurm.commands import SetupError, exit_file, read_exit
+from tests.outer.ray import local
 from tests.outer.small import CLIFF, ROOT, cliff
 from tests.outer.test_run import files, undisturbed
 
@@ -106,6 +109,74 @@ def test_one_node_listens_on_the_loopback_alone_and_there_is_always_a_token() ->
         ray_job.own_address("no.such.host.invalid")
 
 
+def test_a_node_whose_name_only_slurm_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scontrol = tmp_path / "scontrol"
+    known = "NodeName=$4 NodeAddr=127.0.0.3 NodeHostName=x"
+    scontrol.write_text(f"""#!/bin/sh\n[ "$4" = node-b.invalid ] && echo "{known}"\n""")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    assert ray_job.address_of_node("node-b.invalid") == "127.0.0.3"
+    assert ray_job.own_address("node-b.invalid") == "127.0.0.1"
+    assert ray_job.address_of_node("node-c.invalid") == "node-c.invalid"
+
+
+def unknown(name: str) -> str:
+    raise socket.gaierror(-2, "Name or service not known")
+
+
+SHOWS = """#!/bin/sh
+case "$1 $2" in
+  "--oneliner show") echo "JobId=77 JobState={state} ReqNodeList=(null) NodeList=b,c BatchHost={host} NumNodes=2" ;;
+  "show hostnames") printf 'b\\nc\\n' ;;
+  *) echo "$@" >> {calls} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize(
+    ("state", "host", "lost"), [("RUNNING", "a", True), ("RUNNING", "b", False), ("FAILED", "a", False)]
+)
+def test_a_job_without_its_first_node_is_requeued_by_another(
+    slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, state: str, host: str, lost: bool
+) -> None:
+    """Whose daemon SLURM tells to end, or which misses the head."""
+    (tmp_path / "bin/scontrol").write_text(SHOWS.format(state=state, host=host, calls=slurm))
+    monkeypatch.setattr(ray_job, "HEAD_SECONDS", 60.0 if told else 0.5)
+    monkeypatch.setattr(ray_job, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(ray_job, "daemon", lambda *_: ["sleep", "60"])
+    address = f"127.0.0.1:{ray_job.free_port('127.0.0.1')}"
+    words = ["--run-dir", str(tmp_path), "--address", address, "--kill-after=0.2", "--max-requeues=3"]
+    main = threading.main_thread().ident
+    timer = threading.Timer(2.0, lambda: signal.pthread_kill(main, signal.SIGTERM))
+    with signals_kept():
+        timer.start()
+        assert ray_job.main(words) == int(lost)
+        timer.join()
+        signal.sigtimedwait({signal.SIGTERM}, 0)
+    assert (slurm.read_text().splitlines() if slurm.exists() else []) == ["requeue 77"] * lost
+
+
+def test_a_head_that_answers_is_there() -> None:
+    address = f"127.0.0.1:{ray_job.free_port('127.0.0.1')}"
+    head = ray_job.Head(address, 6.0)
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        assert ray_job.listens("127.0.0.1", int(address.rpartition(":")[2])) and not head.lost()
+    assert not ray_job.listens("127.0.0.1", int(address.rpartition(":")[2]))
+    assert ray_job.Head(address, -1.0).lost()
+
+
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """``node`` blocks signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def test_without_ray_it_says_what_to_install(
     slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,12 +188,10 @@ def test_without_ray_it_says_what_to_install(
 # ---------------------------------------------------------------------------------------------------------- Ray itself
 
 
-def processes(word: str) -> list[int]:
-    """Ids of the processes of Ray whose command has this word."""
-    lines = subprocess.run(
-        ["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    return [int(line.split()[0]) for line in lines if "/ray/core/src/ray/" in line and word in line]
+def processes(mark: Path, word: str = "") -> list[int]:
+    """Ids of Ray's processes of a job with this mark whose command has this word."""
+    found = local.ray_processes(mark)
+    return [pid for pid in found if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def until(condition: Any, process: subprocess.Popen[str], seconds: float = 240) -> None:
@@ -156,11 +225,12 @@ def test_a_run_on_three_nodes_through_a_lost_head_and_a_requeue(
     def rows() -> int:
         return sum(path.read_bytes().count(b"\n") for path in run_dir.glob("*/scores.csv"))
 
-    before, job = processes(""), start()
+    monkeypatch.setenv(local.MARK, str(tmp_path))
+    job = start()
     until(lambda: rows() > 5, job)
-    (gcs,) = [pid for pid in processes("gcs_server") if pid not in before]
+    (gcs,) = processes(tmp_path, "gcs_server")
     os.kill(gcs, signal.SIGKILL)  # the head
-    until(lambda: [pid for pid in processes("gcs_server") if pid not in [*before, gcs]], job)
+    until(lambda: set(processes(tmp_path, "gcs_server")) - {gcs}, job)
     done = rows()
     until(lambda: rows() > done, job)
     job.send_signal(signal.SIGUSR1)  # the time limit is near
@@ -168,11 +238,11 @@ def test_a_run_on_three_nodes_through_a_lost_head_and_a_requeue(
     state = read_exit(exit_file(run_dir, "node", 0))
     assert state is not None and "the head of cluster 1 was lost" in out, out
     assert slurm.read_text().splitlines()[-1] == "requeue 77" and state.reason == "time limit", out
-    assert [pid for pid in processes("") if pid not in before] == [], "all daemons have ended"
+    assert processes(tmp_path) == [], "all daemons have ended"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     again = start()
     out, _ = again.communicate(timeout=300)
     assert again.returncode == 0 and "on 3 nodes" in out, out
     (folder,) = [path.parent for path in run_dir.glob("*/config.yaml")]
     assert files(folder) == undisturbed(tmp_path_factory, cliff(long))
-    assert [pid for pid in processes("") if pid not in before] == []
+    assert processes(tmp_path) == []

@@ -62,6 +62,7 @@ def train_population(job: Job, threads: int = 1) -> TrainResult:
             task,
             own,
             test_each=job.test_each,
+            update_kl=0.0,
             rollout_steps=rollout_length(own, task.max_steps),
             monte_carlo=own.advantage == "monte_carlo",
             **without_tests(task),

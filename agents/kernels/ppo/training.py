@@ -71,6 +71,7 @@ class Settings(NamedTuple):
     clip_value_loss: bool
     anneal_lr: bool
     adam_eps: float
+    update_kl: float  # the divergence to which each update adapts lr; 0: none does
 
 
 class PPO(NamedTuple):
@@ -158,7 +159,7 @@ def train(agent, world, task, c, key, test_returns, episode_return, episode_leng
         if stop:
             break
         rate = c.lr * (1.0 - before / c.train_steps) if c.anneal_lr else c.lr
-        updates = learn(agent, c, ends, shuffle_key, epoch, updates, rate)
+        updates, _ = learn(agent, c, ends, shuffle_key, epoch, updates, rate)
         epoch += c.ppo_epochs
         if not finite(policy.p):
             status, stop = AGENT_DIVERGED, True

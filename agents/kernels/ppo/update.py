@@ -16,6 +16,7 @@ from envolve.agents.kernels.dense.mlp import Net, activations, aligned, backward
 from envolve.agents.kernels.off_policy.training import U
 from envolve.agents.kernels.ppo.policy import HALF_LOG_2PI, STD_MIN, tanh
 from envolve.agents.kernels.ppo.rollout import shuffle
+from envolve.agents.ppo.rate import RATE_MAX, RATE_MIN, RATE_STEP
 
 BLOCK = 256  # most columns that are evaluated at once, so that their activations stay in the cache
 RETURN_EPSILON, ADVANTAGE_EPSILON = 1e-5, 1e-8
@@ -146,8 +147,9 @@ def advantages(policy, rollout, block, offset, advantage, c, first, B):
 @njit(**JIT_UNCOUNTED)
 def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
     """Derivatives of the loss (agents/ppo_policy.gradient) by the outputs of actor and critic, and, added to g, by the
-    standard deviations; for the samples order[first : first + count] of a minibatch of B, which lie in block.x."""
-    q, dq, p = block.q, block.dq, policy.p
+    standard deviations; for the samples order[first : first + count] of a minibatch of B, which lie in block.x ->
+    sum of rho - 1 - log rho, if c asks for it."""
+    q, dq, p, moved = block.q, block.dq, policy.p, 0.0
     A, eps = policy.outputs, F4(c.eps_clip)
     share, top = ONE / F4(B), F4(policy.max_action)
     value_weight, entropy_weight = TWO * F4(c.vf_coef) * share, F4(c.ent_coef) * share
@@ -183,6 +185,9 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
                 z = (rollout.action[a, j] - top * q[a, i]) / std
                 dq[a, i] = z
                 logp -= F4(0.5) * z * z + math.log(std) + HALF_LOG_2PI
+        if c.update_kl > 0:
+            log_rho = np.float64(logp - rollout.logp[j])
+            moved += math.expm1(log_rho) - log_rho
         rho = math.exp(logp - rollout.logp[j])
         flat = (rho > ONE + eps and adv > ZERO) or (rho < ONE - eps and adv < ZERO)
         dlogp = ZERO if flat else -rho * adv * share
@@ -206,6 +211,7 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
         block.dv[0, i] = ZERO
         for a in range(A):
             dq[a, i] = ZERO
+    return moved
 
 
 @njit(**JIT_UNCOUNTED)
@@ -219,10 +225,21 @@ def differentiate(policy, block, offset, g):
 
 
 @njit(**JIT_UNCOUNTED)
+def adapted(rate, divergence, desired):
+    """See agents/ppo/rate.py."""
+    if divergence > 2 * desired:
+        return min(max(rate / RATE_STEP, RATE_MIN), RATE_MAX)
+    if divergence < desired / 2:
+        return min(max(rate * RATE_STEP, RATE_MIN), RATE_MAX)
+    return rate
+
+
+@njit(**JIT_UNCOUNTED)
 def update(agent, c, first, B, number, rate):
-    """Update ``number`` (from 1) on the minibatch order[first : first + B]; rate: the learning rate."""
+    """Update ``number`` (from 1) on the minibatch order[first : first + B]; rate: the learning rate -> the rate,
+    adapted if c asks for it."""
     policy, rollout, block, g = agent.policy, agent.rollout, agent.block, agent.g
-    p, D = policy.p, policy.p.shape[0]
+    p, D, moved = policy.p, policy.p.shape[0], 0.0
     F, W = block.x.shape
     advantages(policy, rollout, block, agent.critic, agent.advantage, c, first, B)
     for a in range(policy.std):
@@ -232,23 +249,26 @@ def update(agent, c, first, B, number, rate):
         gather(rollout, block, first + start, count)
         outputs(policy, block)
         critic(policy, block, agent.critic)
-        derivatives(policy, rollout, block, agent.advantage[start:], g, c, first + start, count, B)
+        moved += derivatives(policy, rollout, block, agent.advantage[start:], g, c, first + start, count, B)
         if start == 0:
             differentiate(policy, block, agent.critic, g)
         else:
             differentiate(policy, block, agent.critic, agent.part)
             for i in range(policy.std, D):
                 g[i] += agent.part[i]
+    if c.update_kl > 0:
+        rate = adapted(rate, moved / B, c.update_kl)
     scale = ONE
     if c.max_grad_norm > 0:
         scale = F4(min(1.0, c.max_grad_norm / (math.sqrt(norm_squared(g, 0, D)) + 1e-6)))
     c1, c2 = 1.0 - 0.9**number, 1.0 - 0.999**number
     adam(p, agent.m, agent.v, g, 0, D, F4(rate / c1), F4(1.0 / math.sqrt(c2)), F4(c.adam_eps), scale)
+    return rate
 
 
 @njit(**JIT_UNCOUNTED)
 def learn(agent, c, ends, key, epoch, updates, rate):
-    """All epochs on one rollout -> updates so far. epoch, updates: how many there were before."""
+    """All epochs on one rollout -> updates so far, the learning rate. epoch, updates: how many there were before."""
     R = c.num_envs * c.rollout_steps
     B = R // c.minibatches
     prepare(agent.policy, agent.rollout, agent.block, agent.critic, agent.scale, c, ends)
@@ -259,5 +279,5 @@ def learn(agent, c, ends, key, epoch, updates, rate):
             shuffle(agent.rollout, key, (epoch + k) * R)
         for b in range(c.minibatches):
             updates += 1
-            update(agent, c, b * B, B, updates, rate)
-    return updates
+            rate = update(agent, c, b * B, B, updates, rate)
+    return updates, rate

@@ -178,7 +178,8 @@ def divergence(agent, B):
 
 @njit(**JIT_UNCOUNTED)
 def improve(agent, memory, c, adapts, ends, key, epoch, updates, rate):
-    """Learn from the rollout -> updates so far, ``divergence`` (0 if not asked for), whether the weights are finite.
+    """Learn from the rollout -> updates so far, the learning rate, ``divergence`` (0 if not asked for), whether the
+    weights are finite.
 
     With normalised observations the first rollout is for their mean and deviation only. epoch, updates: how many there
     were before.
@@ -190,7 +191,7 @@ def improve(agent, memory, c, adapts, ends, key, epoch, updates, rate):
         for j in range(rollout.reward.shape[0]):
             rollout.reward[j] = min(max(rollout.reward[j] * paid.scale[0], F4(-CLIP)), F4(CLIP))
     if learns:
-        updates = learn(agent, c, ends, key, epoch, updates, rate)
+        updates, rate = learn(agent, c, ends, key, epoch, updates, rate)
         for a in range(agent.policy.std):
             if agent.policy.p[a] < F4(STD_FLOOR):  # NaN stays
                 agent.policy.p[a] = F4(STD_FLOOR)
@@ -198,4 +199,4 @@ def improve(agent, memory, c, adapts, ends, key, epoch, updates, rate):
             moved = divergence(agent, rollout.reward.shape[0] // c.minibatches)
     if seen.on:
         merge(seen)
-    return updates, moved, finite(agent.policy.p)
+    return updates, rate, moved, finite(agent.policy.p)

@@ -23,7 +23,8 @@ from envolve.agents.kernels.off_policy.training import EXPLORE, REPLAY, padded
 from envolve.agents.kernels.ppo import training as ppo
 from envolve.agents.kernels.ppo.update import Block
 from envolve.agents.kernels.shaped.ppo import Memory, act, improve, mean_action, record
-from envolve.agents.shaped.ppo_policy import adapted, create, spaces
+from envolve.agents.ppo.rate import adapted
+from envolve.agents.shaped.ppo_policy import create, spaces
 
 PARTS = ("decisions", "updates")
 
@@ -54,7 +55,14 @@ class Member:
     def __init__(self, section: PPOSection, F: int, A: int, key: int) -> None:
         task = spaces(F, A)
         nets, weights = create(section, F, A, key)
-        self.c = settings(ppo.Settings, task, section, test_each=False, monte_carlo=section.advantage == "monte_carlo")
+        self.c = settings(
+            ppo.Settings,
+            task,
+            section,
+            test_each=False,
+            monte_carlo=section.advantage == "monte_carlo",
+            update_kl=section.desired_kl if section.kl_after == "update" else 0.0,
+        )
         agent = ppo.PPO.create(task, nets[0], self.c, False, weights)
         self.scratch = [x.shape for x in (*agent.block, agent.g, agent.part, agent.advantage)]
         none = np.zeros(0, np.float32)
@@ -139,18 +147,18 @@ class Compiled:
 
         def one(i: int, m: Member) -> None:
             rate = s.lr * max(0.0, 1 - before / s.train_steps) if s.anneal_lr else m.rate
+            adapts = s.desired_kl > 0 and s.kl_after == "iteration"
             learned, buffer = m.updates, self.buffers.get()
             try:
-                m.updates, moved, ok = improve(
-                    m.learner(buffer), m.memory, m.c, s.desired_kl > 0, m.ends, m.shuffle, m.epoch, m.updates, rate
+                m.updates, rate, moved, ok = improve(
+                    m.learner(buffer), m.memory, m.c, adapts, m.ends, m.shuffle, m.epoch, m.updates, rate
                 )
             finally:
                 self.buffers.put(buffer)
             m.ends = 0
             if m.updates > learned:
                 m.epoch += s.ppo_epochs
-                if s.desired_kl:
-                    m.rate = adapted(m.rate, moved, s.desired_kl).item()
+                m.rate = adapted(rate, moved, s.desired_kl).item() if adapts else rate
             self.diverged[i] = not ok
 
         self._each(one, 1)

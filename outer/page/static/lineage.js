@@ -103,12 +103,12 @@ class Lineage {
       const x = n.iteration + 1 + 0.7 * ((k + 0.5) / count.get(n.iteration) - 0.5);
       at.set(n.id, tree ? [n.iteration + 1, -n.row] : [x, n.score === null ? bottom : Math.max(n.score, low)]);
     }
-    return { at, range: [bottom - 0.08 * span, high + 0.1 * span] };
+    return { at, low, range: [bottom - 0.08 * span, high + 0.1 * span] };
   }
 
   picture() {
     const tree = this.form.elements.view.value === "tree";
-    const shown = new Set(this.shown().map((n) => n.id)), { at, range } = this.places(tree);
+    const shown = new Set(this.shown().map((n) => n.id)), { at, low, range } = this.places(tree);
     const line = { x: [], y: [] };
     for (const n of this.nodes) for (const p of tree ? n.parents.slice(0, 1) : n.parents) if (at.has(p) && shown.has(n.id) && (tree || n.score !== null)) {
       line.x.push(at.get(p)[0], at.get(n.id)[0], null); line.y.push(at.get(p)[1], at.get(n.id)[1], null);
@@ -117,6 +117,7 @@ class Lineage {
     for (const id of chain) for (const p of this.byId.get(id).parents) if (at.has(p) && at.has(id)) {
       bold.x.push(at.get(p)[0], at.get(id)[0], null); bold.y.push(at.get(p)[1], at.get(id)[1], null);
     }
+    const worse = (n) => !tree && n.score !== null && n.score < low;
     const islands = [...new Set(this.nodes.map((n) => n.island))].sort((a, b) => a - b);
     const group = (name, test, marker) => {
       const own = this.nodes.filter((n) => shown.has(n.id) && test(n));
@@ -131,8 +132,9 @@ class Lineage {
       { ...bold, mode: "lines", line: { color: "ink", width: 2 }, hoverinfo: "skip", name: "ancestors", showlegend: bold.x.length > 0 },
     ];
     for (const operator of Object.keys(SYMBOLS).filter((o) => this.nodes.some((n) => n.operator === o)))
-      data.push(group(operator, (n) => n.operator === operator && n.score !== null, (own) => ({
+      data.push(group(operator, (n) => n.operator === operator && n.score !== null && !worse(n), (own) => ({
         symbol: SYMBOLS[operator], color: own.map((n) => (operator === "human" ? "ink" : `c${islands.indexOf(n.island) % 7}`)), size: operator === "human" ? 13 : this.nodes.length > 200 ? 7 : 10 })));
+    data.push(group("worse than shown", worse, () => ({ symbol: "triangle-down", color: "muted" })));
     data.push(group("rejected", (n) => n.state === "rejected", () => ({ symbol: "line-ns-open", color: "muted", line: { width: 1.5, color: "muted" } })));
     data.push(group("failed in training", (n) => n.state === "failed", () => ({ symbol: "x-thin-open", color: "c1", line: { width: 1.5, color: "c1" } })));
     const now = at.get(this.selected);
@@ -141,8 +143,7 @@ class Lineage {
     const layout = {
       xaxis: { title: { text: "iteration" }, dtick: this.nodes.some((n) => n.iteration > 20) ? undefined : 1 },
       yaxis: tree ? { visible: false } : { title: { text: `score, ${this.safe(this.unit)}` }, range },
-      shapes: human && !tree ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: human.score, y1: human.score, line: { color: "muted", width: 1, dash: "dash" } }] : [],
-      annotations: human && !tree ? [{ xref: "paper", x: 1, xanchor: "right", y: human.score, yanchor: "bottom", text: "human", showarrow: false, font: { color: "muted", size: 11 } }] : [],
+      shapes: human && !tree ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: human.score, y1: human.score, line: { color: "muted", width: 1.5, dash: "dash" }, name: "human's score", showlegend: true }] : [],
       uirevision: tree ? "tree" : "score",
     };
     plot(this.chart, data, layout);

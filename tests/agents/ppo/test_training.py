@@ -376,8 +376,8 @@ def test_minibatches_are_a_permutation():
     seen = []
 
     class Watched(ppo.Epochs):
-        def _minibatches(self, epoch):
-            seen.append(super()._minibatches(epoch))
+        def minibatches(self, epoch):
+            seen.append(super().minibatches(epoch))
             return seen[-1]
 
     original, ppo.Epochs = ppo.Epochs, Watched

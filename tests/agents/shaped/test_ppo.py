@@ -8,9 +8,11 @@ import torch
 
 from envolve.agents.common.normaliser import Moments
 from envolve.agents.common.sections import PPOSection
+from envolve.agents.kernels.ppo import update as ppo_update
 from envolve.agents.kernels.shaped import ppo as shaped_ppo
+from envolve.agents.ppo.rate import adapted
 from envolve.agents.shaped.ppo import ShapedPPO, defaults
-from envolve.agents.shaped.ppo_policy import STD_FLOOR, adapted
+from envolve.agents.shaped.ppo_policy import STD_FLOOR
 from tests.agents.fake_shaped import PointMasses
 from tests.agents.humans import train_humans
 
@@ -51,6 +53,7 @@ CASES = {
     "annealed": dict(desired_kl=0.0, anneal_lr=True, train_steps=16 * 8 * 10),
     "deep relu": dict(hidden_layer=3, activation_fn="relu", orthogonal_init=False, clip_value_loss=True),
     "left over": dict(rollout_steps=7, minibatches=5),
+    "each update adapts": dict(kl_after="update", desired_kl=0.01),
 }
 
 
@@ -68,8 +71,9 @@ def test_equals_the_pytorch_twin(case):
     torch.testing.assert_close(ours.act(obs), twin.act(obs), rtol=1e-3, atol=1e-3)
 
 
-def test_the_twins_adapt_the_learning_rate_alike():
-    ours, twin = run(iterations=8), run(backend="torch", iterations=8)
+@pytest.mark.parametrize("after", ["iteration", "update"])
+def test_the_twins_adapt_the_learning_rate_alike(after):
+    ours, twin = (run(backend=name, iterations=8, kl_after=after) for name in ("compiled", "torch"))
     rates = [member.rate for member in ours.backend.members]
     for group in twin.backend.groups:
         np.testing.assert_allclose([rates[i] for i in group.rows], group.m.rate)
@@ -194,6 +198,14 @@ def test_the_learning_rate_follows_the_divergence():
     moved = torch.tensor([0.03, 0.01, 0.001, 0.001, 1.0, torch.nan], dtype=torch.float64)
     expected = torch.tensor([1e-3 / 1.5, 1e-3, 1.5e-3, 1e-2, 1e-5, 1e-3], dtype=torch.float64)
     torch.testing.assert_close(adapted(rate, moved, 0.01), expected, rtol=1e-12, atol=0)
+    twin = [ppo_update.adapted.py_func(*pair, 0.01) for pair in zip(rate.tolist(), moved.tolist())]
+    np.testing.assert_allclose(twin, expected, rtol=1e-12)
+
+
+def test_an_update_sees_how_far_the_updates_before_it_moved_the_policy():
+    """The first moved it not at all, so the rate rises; then it falls as often as it takes."""
+    small, large = (run([0], kl_after="update", desired_kl=d, iterations=2).backend.members[0] for d in (1e-9, 1e9))
+    assert small.rate == pytest.approx(1e-5) and large.rate == pytest.approx(1e-2)
 
 
 def test_deviations_stay_above_their_floor():
@@ -211,6 +223,7 @@ def test_deviations_stay_above_their_floor():
     "settings, message",
     [
         (dict(rollout_steps=0), "rollout_steps"),
+        (dict(squash=False), "squash: found false"),
         (dict(anneal_lr=True, train_steps=100), "desired_kl"),
         (dict(anneal_lr=True, desired_kl=0.0), "train_steps"),
         (dict(minibatches=100), "at least 2"),

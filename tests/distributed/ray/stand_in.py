@@ -19,6 +19,7 @@ class Stand:
 
     def __init__(self, cls: type, args: Any) -> None:
         self.cls, self.args, self.cpus, self.ended = cls, args, 0.0, False
+        self.node: str | None = None
         self.object = cls(*args)
 
     def die(self) -> None:
@@ -85,13 +86,16 @@ class Gone(Exception):
     pass
 
 
-def install(monkeypatch: Any, cpus: float = 8) -> dict[str, list[Stand]]:
-    """-> the actors, by the name of their class."""
+def install(monkeypatch: Any, cpus: float = 8, other: str | None = None) -> dict[str, list[Stand]]:
+    """other: a second node. -> the actors, by the name of their class."""
     made: dict[str, list[Stand]] = {}
+    names: dict[str | None, Stand] = {}
 
-    def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Any = None) -> Stand:
+    def begin(
+        cls: type, *args: Any, cpus: float, threads: int = 1, node: Any = None, apart: Any = None, name: Any = None
+    ) -> Stand:
         stand = Stand(cls, args)
-        stand.cpus = cpus
+        stand.cpus, stand.node, names[name] = cpus, node if apart is None else other, stand
         made.setdefault(cls.__name__, []).append(stand)
         return stand
 
@@ -106,8 +110,12 @@ def install(monkeypatch: Any, cpus: float = 8) -> dict[str, list[Stand]]:
             while Threads.begun:
                 Threads.begun.pop().join(20)
 
-    own = {"begin": begin, "call": call, "tell": call, "end": end, "Calls": Threads, "gone": lambda: Gone,
-           "node_here": lambda: "node", "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
+    def within(seconds: float, actor: Stand, method: str, *args: Any) -> None:
+        call(actor, method, *args)
+
+    own = {"begin": begin, "call": call, "tell": call, "within": within, "end": end, "Calls": Threads,
+           "gone": lambda: Gone, "node_here": lambda: "node", "named": lambda name: names[name],
+           "others": lambda _: [] if other is None else [other], "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
     for name, value in own.items():
         monkeypatch.setattr(actors, name, value)
     return made

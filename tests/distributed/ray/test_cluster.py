@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 from envolve.distributed.files.run_folder import DONE, REPLAY, RunSettings
 from envolve.distributed.memory.replay_log import ReplayLog
 from envolve.distributed.programs.learner import CHECKPOINT
+from envolve.distributed.ray.keeper import COPY
 from envolve.distributed.ray.programs import programs_of
 from envolve.distributed.ray.run import Run
 from envolve.outer.ray import actors
@@ -29,7 +32,6 @@ from tests.distributed import toy
 from tests.distributed.programs.test_faults import PARAMS, complete, prepare
 from tests.distributed.toy import results, small
 from tests.outer.ray import local
-from tests.outer.ray.test_cluster import ray_processes
 from tests.outer.small import ROOT, default_sigint
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")]
@@ -115,6 +117,51 @@ def test_a_node_is_lost_and_its_programs_go_on_elsewhere(cluster, tmp_path, monk
     assert newest == [4, 4], "in lockstep each version has a chunk of every collector"
 
 
+@pytest.mark.parametrize("mode", ["lockstep", "async"])
+def test_the_node_of_the_hub_is_lost_and_the_hub_goes_on_elsewhere(cluster, tmp_path, monkeypatch, expected, mode):
+    """With its disk. No program is lost, so that in lockstep the bytes stay. In async nothing is dropped from the log:
+    each chunk that was acknowledged is in that of the next hub, once."""
+    node, found, acknowledged = local.add(cluster, 0), set(), []
+    monkeypatch.setattr(actors, "elsewhere", lambda _: first(node.node_id))
+
+    def lose(run):
+        if not acknowledged and (tmp_path / "run" / CHECKPOINT).exists():
+            assert actors.call(run.hub, "node") == node.node_id
+            acknowledged.extend(tickets(tmp_path / "run"))
+            cluster.remove_node(node, allow_graceful=False)
+        if acknowledged:  # its process may live for a moment longer
+            found.add(actors.call(run.hub, "node"))
+
+    more = {"n_episodes_in_buffer": 10_000} if mode == "async" else {}
+    go(tmp_path / "run", RunSettings(3, 2, mode), extra=lose, num_iter=ITERATIONS, **more)
+    assert found - {node.node_id}, "it has been on another node"
+    assert (tmp_path / "run/session").read_text() == "0\n", "the learner went on"
+    assert not list(Path(tempfile.gettempdir()).glob((tmp_path / "run" / COPY).read_text().strip()))
+    if mode == "lockstep":
+        assert results(tmp_path / "run") == expected
+    else:
+        kept = tickets(tmp_path / "run")
+        assert len(kept) == len(set(kept)) > len(acknowledged) > 0 and set(acknowledged) <= set(kept)
+
+
+def first(node):
+    """As ``elsewhere``: any node if this one is gone."""
+    return {"label_selector": {actors.NODE_LABEL: node}, "fallback_strategy": [{"label_selector": {}}]}
+
+
+def test_the_hub_is_not_on_the_node_of_the_command(cluster, tmp_path):
+    seen = []
+    go(tmp_path / "run", RunSettings(3, 2), extra=lambda run: seen.append(actors.call(run.hub, "node")), num_iter=6)
+    assert set(seen) <= set(actors.others(actors.node_here())) and len(actors.others("")) == 3
+
+
+def tickets(folder):
+    """Workers and tickets of the chunks in the log, which stays as it is."""
+    copy = Path(tempfile.mkdtemp(dir=folder.parent)) / REPLAY
+    shutil.copytree(folder / REPLAY, copy)
+    return [(chunk.worker, chunk.ticket) for chunk in ReplayLog(copy, 1, 14, 1).read()]
+
+
 @pytest.mark.parametrize("mode", ["async", "lockstep"])
 def test_every_program_is_killed_and_the_run_finishes(cluster, tmp_path, mode):
     names = ["collector_0", "learner", "collector_1", "replay", "evaluator", "collector_0"]
@@ -127,17 +174,17 @@ def test_every_program_is_killed_and_the_run_finishes(cluster, tmp_path, mode):
 # ------------------------------------------------------------------------------------------------- whole commands
 
 
-def command(tmp_path, *words, **options):
+def command(tmp_path, *words, ray=False, **options):
+    """ray: with the variables of the tests' own cluster."""
     (tmp_path / "p.py").write_text(PARAMS + "    hidden = (8, 8)\n    n_episodes_in_buffer = 8\n")
     (tmp_path / "c.json").write_text('{"pause": 0.01}')
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    environ = local.environ_of(tmp_path) | (local.ENVIRON if ray else {})
     base = ["--params", tmp_path / "p.py", "--config", tmp_path / "c.json", "--collectors", 2]
     line = [sys.executable, "-m", "envolve", "distributed", *map(str, [*base, *words])]
     return subprocess.Popen(line, cwd=ROOT, env=environ, text=True, stdout=-1, stderr=-2, **options)
 
 
 def test_the_command_is_stopped_and_goes_on_without_ray(tmp_path):
-    before = len(ray_processes())
     here = command(tmp_path, "--quick", "--run-dir", tmp_path / "here")
     said, _ = here.communicate(timeout=200)
     assert here.returncode == 0, said
@@ -154,10 +201,33 @@ def test_the_command_is_stopped_and_goes_on_without_ray(tmp_path):
     assert seconds < 9, "4 s, twice that on a busy machine"
     assert run.returncode == 143 and "Traceback" not in said, said
     time.sleep(2)
-    assert len(ray_processes()) == before and not (out / DONE).exists()
+    assert not local.ray_processes(tmp_path) and not (out / DONE).exists()
     again = command(tmp_path, "--quick", "--run-dir", out)
     said, _ = again.communicate(timeout=200)
     assert again.returncode == 0 and results(out) == results(tmp_path / "here"), said
+
+
+def test_the_command_is_lost_with_its_folder_and_the_hubs_goes_on(cluster, tmp_path):
+    here = command(tmp_path, "--quick", "--run-dir", tmp_path / "here")
+    said, _ = here.communicate(timeout=200)
+    assert here.returncode == 0, said
+    out = tmp_path / "ray"
+    run = command(tmp_path, "--quick", "--run-dir", out, "--workers-on", f"ray:{cluster.address}", ray=True)
+    lines = []
+    for line in run.stdout:
+        lines.append(line)
+        if "iteration 3/4" in line:
+            break
+    run.kill()
+    run.wait()
+    (second,) = re.findall(r"second copy of the run: \S+?:(/\S+)", "".join(lines))
+    time.sleep(3)  # Ray ends what the command began
+    shutil.rmtree(out)
+    assert not (Path(second) / DONE).exists()
+    again = command(tmp_path, "--quick", "--run-dir", second)
+    said, _ = again.communicate(timeout=200)
+    assert again.returncode == 0 and results(Path(second)) == results(tmp_path / "here"), said
+    shutil.rmtree(second)
 
 
 def test_no_cluster_at_the_address(tmp_path):

@@ -94,7 +94,7 @@ def test_the_last_test_decides(tmp_path: Path) -> None:
     made = page.read(Folder(run))
     assert made.state == "complete"
     assert made.verdict.startswith(
-        "I003 scores 2 [1.8, 2.2] m/s with 5 fresh agents, more than the human's shapers, "
+        "Candidate i003 scores 2 [1.8, 2.2] m/s with 5 fresh agents, more than the human's shapers, "
         "1.9 [1.7, 2.1]; the intervals overlap."
     )
     part = next(p for s in made.sections for p in s.parts if isinstance(p, Lineage))

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from envolve.envs.outside.define import define
 from envolve.envs.outside.measure import _measure
@@ -65,9 +66,39 @@ def test_a_gridworld_is_its_layout_with_the_agent_in_its_cell() -> None:
         assert tuple(picture[y * CELL + CELL - 4, x * CELL + CELL - 4]) == COLOURS[kind]
 
 
-def test_a_task_that_cannot_be_drawn_is_named() -> None:
-    with pytest.raises(VideoError, match="found HalfCheetah.*expected a task that can be drawn: CartPole, .*gridworld"):
-        Drawing(make_task("HalfCheetah-v5"))
+def test_a_task_that_cannot_be_drawn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_task("CartPole-v0")
+    monkeypatch.setattr(type(task), "name", "Nameless-v0")
+    with pytest.raises(VideoError, match="found Nameless.*expected a task that can be drawn: CartPole, .*gridworld"):
+        Drawing(task)
+
+
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Swimmer-v5"])
+def test_a_robot_is_where_its_observation_says(name: str) -> None:
+    """Its coordinates, from the observation and the sum of the velocities, are those of the task's own state."""
+    pytest.importorskip("mujoco")
+    task, rng = make_task(name), np.random.default_rng(0)
+    nq = {"HalfCheetah-v5": 9, "Hopper-v5": 6, "Walker2d-v5": 9, "Swimmer-v5": 5}[name]
+    state = task.reset(torch.from_numpy(rng.random((1, 1, task.reset_uniforms), dtype=np.float32)))
+    seen, true = [task.observe(state)[0, 0].numpy().astype(float)], [state[0, 0, :nq].numpy().copy()]
+    for _ in range(40):
+        action = torch.from_numpy(rng.uniform(-1, 1, (1, 1, task.action_size)).astype(np.float32))
+        state, _, _ = task.step(state, action)
+        seen.append(task.observe(state)[0, 0].numpy().astype(float))
+        true.append(state[0, 0, :nq].numpy().copy())
+    drawing = Drawing(task)
+    assert drawing.robot is not None and drawing.robot.nq == nq
+    moved = drawing.moved(np.asarray(seen))
+    drawn: list[np.ndarray] = []
+    drawing.robot.stage.picture = lambda qpos, w, h: drawn.append(qpos) or np.zeros((h, w, 3), np.uint8)  # type: ignore
+    for observation, way in zip(seen, moved):
+        assert drawing.picture(observation, 0, 300, way).shape == (200, 300, 3)
+    n = drawing.robot.model.hidden
+    np.testing.assert_allclose(np.asarray(drawn)[:, n:], np.asarray(true)[:, n:], atol=1e-5)
+    gone = np.asarray(true)[:, :n] - true[0][:n]
+    assert np.abs(np.asarray(drawn)[:, :n] - gone).max() < 0.05 + 0.2 * np.abs(gone).max()
+    assert np.isfinite(drawing.moved(np.full((3, len(seen[0])), np.nan))).all()
+    drawing.close()
 
 
 def test_a_task_from_outside_is_drawn_in_its_own_units() -> None:
@@ -106,6 +137,35 @@ def test_the_lander_is_where_gymnasiums_is() -> None:
     assert abs(observation[4]) > 0.1, "it has turned"
     far = drawing.picture(np.full(8, np.nan), 0, 300)
     assert far.shape == (200, 300, 3)
+    drawing.close()
+    env.close()
+
+
+def test_the_walker_is_where_gymnasiums_is() -> None:
+    """Every body, from joints, one distance and the sum of the velocities. The ground is flat at the beginning."""
+    pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'envolve[box2d]'")
+    name = "gymnasium:BipedalWalker-v3"
+    plain: dict[str, Any] = {"env_kwargs": {}, "wrappers": []}
+    task = define(name, {**plain, "measured": _measure(name, plain, 0, None)})(max_steps=5)
+    env, drawing = gymnasium.make("BipedalWalker-v3", render_mode="rgb_array"), Drawing(task)
+    rng = np.random.default_rng(0)
+    seen, bodies = [env.reset(seed=0)[0]], []
+    for _ in range(60):
+        seen.append(env.step(rng.uniform(-1, 1, 4).astype(np.float32))[0])
+        walker: Any = env.unwrapped
+        bodies.append([(b.position.x, b.position.y, b.angle) for b in (walker.hull, *walker.legs)])
+    scaled = (np.asarray(seen) - task.mean) / task.scale
+    moved = drawing.moved(scaled)
+    for observation, way, theirs in zip(scaled[1:], moved[1:], bodies):
+        drawing.picture(observation, 0, 300, way)
+        ours: Any = drawing.env.unwrapped
+        got = [(b.position.x, b.position.y, b.angle) for b in (ours.hull, *ours.legs)]
+        np.testing.assert_allclose(got, theirs, atol=0.12)
+    assert max(abs(a) for _, _, a in bodies[-1]) > 0.3, "it has moved"
+    ground = [drawing.picture(scaled[-1], 0, 600, np.array([x, 0.0])) for x in (0.0, 0.5)]
+    assert (ground[0][-20:] != ground[1][-20:]).any(), "one sees how far it came"
+    assert drawing.picture(np.full(24, np.nan), 0, 300).shape == (200, 300, 3)
+    assert drawing.moved(np.full((3, 24), 1e9)).max() <= 100
     drawing.close()
     env.close()
 

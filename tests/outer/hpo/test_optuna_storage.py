@@ -113,7 +113,9 @@ def test_a_study_is_copied_and_a_resumed_one_adds_what_is_missing(tmp_path, back
     check(read(file), records, s.space)
     search(s, tmp_path / "run", OptunaStorage(str(file), s, "run"))  # complete: nothing new
     assert len(read(file)) == 25
-    best = optuna.load_study(study_name="run", storage=f"sqlite:///{file}").best_trial
+    theirs = optuna.load_study(study_name="run", storage=f"sqlite:///{file}")
+    assert theirs.metric_names == ["loss (score)"]
+    best = theirs.best_trial
     assert best.value == min(r.result.loss for r in records if r.trial.budget == 9)
     states = {t.state for t in read(file)}
     assert states == {TrialState.COMPLETE, TrialState.FAIL} | ({TrialState.PRUNED} if backend != "random" else set())

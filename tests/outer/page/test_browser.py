@@ -114,10 +114,14 @@ def test_every_kind_is_drawn(browser: Any, tmp_path: Path, width: int, dark: boo
 def test_a_thousand_candidates_can_be_used_at_once(browser: Any, tmp_path: Path) -> None:
     path = page_of(large_run(tmp_path / "run"), out=tmp_path / "page")
     assert path.stat().st_size < BYTES
-    waits = []
+    waits, worked = [], []
     for _ in range(3):
         tab = Tab(browser)
+        meter = tab.context.new_cdp_session(tab.page)
+        meter.send("Performance.enable", {"timeDomain": "threadTicks"})
         page = tab.open(path)
+        metrics = {m["name"]: m["value"] for m in meter.send("Performance.getMetrics")["metrics"]}
+        worked.append(metrics["TaskDuration"])
         waits.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") / 1000)
         page.evaluate("document.querySelector('.lineage').scrollIntoView()")
         page.wait_for_selector(".lineage > .plot .main-svg")
@@ -127,8 +131,12 @@ def test_a_thousand_candidates_can_be_used_at_once(browser: Any, tmp_path: Path)
         assert page.locator(".detail .plot .main-svg").count() >= 1
         tab.quiet(path.resolve().as_uri())
         tab.context.close()
-    print(f"interactive after {', '.join(f'{w:.2f}' for w in waits)} s, {path.stat().st_size / 1e6:.2f} MB")
-    assert min(waits) <= SECONDS  # the best of three: other programs of this machine are not what is measured
+    load = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    print(f"interactive after {', '.join(f'{w:.2f}' for w in waits)} s at a load of {load:.1f} per core, "
+          f"{', '.join(f'{w:.2f}' for w in worked)} s of CPU; {path.stat().st_size / 1e6:.2f} MB")  # fmt: skip
+    assert min(worked) <= SECONDS / 2  # of the page's main thread; other programs of this machine do not count
+    if load < 3:
+        assert min(waits) <= SECONDS
 
 
 def test_the_lineage_by_pointer_and_by_keyboard(browser: Any, tmp_path: Path) -> None:

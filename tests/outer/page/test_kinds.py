@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from envolve.experiments.pages import KINDS
-from envolve.outer.page import write
+from envolve.outer.page import run_page, write
+from envolve.outer.page.common import possible, with_unit
 from envolve.outer.page.compare import compare, differences, names_of
 from envolve.outer.page.kinds import NoRunError, read_page
 from envolve.outer.page.parts import Chart, Page, Table
@@ -18,16 +19,17 @@ from tests.outer.page.html import check_safe
 from tests.pictures.rules import MEASURED, NO_UNIT, UNITS
 
 VERDICTS = {
-    "run": "Solved (mean return of at least -20.0). An agent needs 1.2 times fewer training steps in the evolved "
-    "world. Price with the evolution: 2,967,241 real steps were spent on evolving; this has paid after 11,719 agents.",
-    "evolve": "The world helped: ppo returns 78.5.",
-    "shapers": "mine scores 0.9 [0.7, 0.95] share of the time limit, more than the human's shapers (0.8 [0.6, 0.9]); "
-    "their intervals overlap. 1 failed.",
+    "run": "Solved (mean return of at least -20.0): agents trained in the world return -12.0 on the task after "
+    "1,239 [1,223, 1,255] steps each, agents trained on the task -12.0 after 1,493 [1,473, 1,505]; evolving took "
+    "2,967,241 real steps, which pays after 11,719 agents.",
+    "evolve": "The world helped: PPO returns 78.5.",
+    "shapers": "Candidate mine scores 0.9 [0.7, 0.95] (share of the time limit), more than the human's shapers "
+    "(0.8 [0.6, 0.9]); their intervals overlap. 1 failed. Price: 30 environment steps per agent.",
     "study": "The lowest loss at 15",
     "goal": "After 200 steps of each member, 0.2",
     "goals": "16 fresh agents each; evolved 0.01 [0.00, 0.06]; plain 0.00; difference +0.01. Brackets: 95 % intervals",
     "distributed": "After 40 gradient steps the greedy policy returns 27.0, standard deviation 3.0 over 5 episodes.",
-    "paper": "1 data files with 2 series. 1 of them are quick looks, which are too small to conclude from.",
+    "paper": "1 data file with 2 series. Quick looks, which are too small to conclude from: 1.",
     "worlds": "3 of 3 worlds are solved. Score, interquartile mean over worlds: -1252",
     "write": "Best so far i0",
     "gym": "The best of 6 rewards reaches 11.5 (fitness of the final policy); the environment's own reward 7.5. 2 have",
@@ -83,7 +85,11 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     pages = [read_page(folder, KINDS) for folder in folders]
     together = compare(pages[:2])
     table = next(p for s in together.sections for p in s.parts if isinstance(p, Table) and s.title == "Configurations")
-    assert table.rows == [("agents.gtn.max_iterations", "6", "9")]
+    assert table.rows == [("agents.gtn.max_iterations", "6", "9")] and table.caption == "1 key differs"
+    figures = next(p for s in together.sections for p in s.parts if isinstance(p, Table) and s.title == "Figures")
+    assert figures.rows[0] == ["What came out", pages[0].verdict, pages[1].verdict]
+    assert ["Generations", "6, at most 6", "6, at most 9"] in figures.rows
+    assert [trace["name"] for trace in charts(together)[0].data] == ["A", "B"]  # their titles are the same
     assert len(charts(together)) == 1 and len(charts(together)[0].data) == 2
     parsed = check_safe(write.html(pages, compare(pages), names_of(pages)))
     assert "A: Cliff" in parsed.shown and "3 runs side by side" in parsed.shown
@@ -152,3 +158,61 @@ def test_every_chart_says_what_its_axes_are(made: tuple[str, Path]) -> None:
             if MEASURED.search(title) and not NO_UNIT.search(title):
                 assert UNITS.search(title) or "since" in title, f"{chart.title}: no unit in {title!r}"
         assert chart.title and chart.about
+
+
+def test_intervals_of_scores_end_where_scores_do() -> None:
+    assert possible([0.22, 1.65], "share of the time limit") == (0.22, 1.0)
+    assert possible([-0.5, 1.65], "m/s") == (-0.5, 1.65) and possible(None, "m") == (None, None)
+    assert with_unit("0.9", "share of the time limit") == "0.9 (share of the time limit)"
+    assert with_unit("0.9", "m/s") == "0.9 m/s" and with_unit("3", "") == "3"
+
+
+def test_a_run_without_its_comparison_still_has_a_verdict() -> None:
+    found = "CartPole-v0, synthetic environment: not solved (mean return of at least 195.0)\n  3 generations\n"
+    found += "  Price with the evolution: 1,000 real steps were spent on evolving.\n"
+    price = "Price with the evolution: 1,000 real steps were spent on evolving."
+    said = run_page.verdict(found, None, [], {}, "complete")
+    assert said == f"Not solved (mean return of at least 195.0). {price}"
+
+
+def test_a_link_out_of_the_folder_is_not_followed(made: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = made
+    secret = tmp_path / "secret"
+    secret.write_text("the secret of the reader\n")
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        kept = path.read_bytes()
+        path.unlink()
+        path.symlink_to(secret)
+        try:
+            page = read_page(folder, KINDS)
+        except NoRunError as e:
+            assert "secret of the reader" not in str(e)
+        else:
+            assert "the secret of the reader" not in check_safe(write.html([page])).shown
+        path.unlink()
+        path.write_bytes(kept)
+    (folder / "kept").write_text("here\n")
+    (folder / "a_link_within").symlink_to("kept")
+    assert read_page(folder, KINDS).problems == []
+
+
+def test_files_of_another_version_are_named(tmp_path: Path) -> None:
+    folder = ALL["run"](tmp_path / "run")
+    lines = (folder / "scores.csv").read_text().splitlines()
+    (folder / "scores.csv").write_text("\n".join(",".join(line.split(",")[:4]) for line in lines) + "\n1,2\n")
+    (folder / "report.json").write_text("[1, 2]")
+    (folder / "comparison.json").write_text("3")
+    assert read_page(folder, KINDS).problems == [
+        "scores.csv: found no column train_steps, reason; a run of another version, or damage",
+        "scores.csv: 1 of 61 rows have another number of columns",
+        "report.json: found list, expected keys and values",
+        "comparison.json: found int, expected keys and values",
+    ]
+    (folder / "scores.csv").write_bytes(bytes(1000) + b"\n")
+    assert "scores.csv: found no column generation, member" in read_page(folder, KINDS).problems[0]
+    written = ALL["write"](tmp_path / "write")
+    (written / "result.json").write_text('{"best": 3, "finals": {"a": 1}}')
+    assert read_page(written, KINDS).problems == [
+        "result.json: best: found int, expected dict",
+        "result.json: finals: found dict, expected list",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -16,6 +17,29 @@ ENVIRON = {
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+
+
+MARK = "ENVOLVE_TEST_MARK"
+
+
+def environ_of(mark: Path) -> dict[str, str]:
+    """Environment of a command that is to know nothing of the tests' own cluster; ``ray_processes`` finds what it
+    starts."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {MARK: str(mark)}
+
+
+def ray_processes(mark: Path) -> list[int]:
+    """Ids of Ray's processes that a command with this mark has started; on a shared machine there are others."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            title, environ = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+        except OSError:  # it has ended, or is another user's
+            continue
+        of_ray = b"/ray/core/src/ray/" in title or title.startswith(b"ray::")
+        if of_ray and f"{MARK}={mark}".encode() in environ.split(b"\0"):
+            found.append(int(folder.name))
+    return found
 
 
 @contextlib.contextmanager

@@ -178,22 +178,17 @@ SMALL = ("--set", *CLIFF)
 CONFIG = str(ROOT / "default_config_gridworld_reward_env_paper.yaml")
 
 
-def command(*words, **options):
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | options.pop("env", {})
+def command(*words, mark="", **options):
+    """mark: for ``local.ray_processes``."""
     return subprocess.Popen(
         [sys.executable, "-m", "envolve", "run", *map(str, words)],
         cwd=ROOT,
         text=True,
-        env=environ,
+        env=local.environ_of(mark) | options.pop("env", {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         **options,
     )
-
-
-def ray_processes():
-    done = subprocess.run(["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True)
-    return [line for line in done.stdout.splitlines() if "/ray/core/src/ray/" in line or " ray::" in line]
 
 
 ENV = """
@@ -226,19 +221,22 @@ def test_files_of_the_users_own_reach_the_workers(ray_cluster, tmp_path, kind):
 
 
 def test_a_cluster_of_its_own(tmp_path, reference):
-    before = len(ray_processes())
-    run = command(CONFIG, *SMALL, "--workers-on", "ray", "--workers", "2", "--results-dir", tmp_path)
+    run = command(CONFIG, *SMALL, "--workers-on", "ray", "--workers", "2", "--results-dir", tmp_path, mark=tmp_path)
+    for line in run.stdout:
+        if "worker 1 is there" in line:
+            assert len(local.ray_processes(tmp_path)) >= 3, "they are found while they run"
+            break
     out, _ = run.communicate(timeout=300)
     assert run.returncode == 0, out
     (folder,) = tmp_path.iterdir()
-    assert files(folder) == reference and len(ray_processes()) == before
+    assert files(folder) == reference and not local.ray_processes(tmp_path)
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_ends_it_without_orphans(tmp_path, number, code):
-    before = len(ray_processes())
     words = [*SMALL, "agents.gtn.max_iterations=100000", "--workers-on", "ray", "--workers", "2"]
-    run = command(CONFIG, *words, "--results-dir", tmp_path, start_new_session=True, preexec_fn=default_sigint)
+    options = {"start_new_session": True, "preexec_fn": default_sigint, "mark": tmp_path}
+    run = command(CONFIG, *words, "--results-dir", tmp_path, **options)
     deadline = time.monotonic() + 240
     while not list(tmp_path.glob("*/checkpoint.pt")) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -248,7 +246,7 @@ def test_ctrl_c_ends_it_without_orphans(tmp_path, number, code):
     assert run.returncode == code and time.monotonic() - began < 5 and "continue with:" in out, out
     assert "--workers-on ray" in out and "Traceback" not in out
     time.sleep(1)
-    assert len(ray_processes()) == before
+    assert not local.ray_processes(tmp_path)
 
 
 def test_the_head_dies_and_the_run_is_resumed(tmp_path, reference):

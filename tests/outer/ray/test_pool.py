@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 import torch
@@ -187,6 +188,15 @@ def test_a_node_with_another_version_gets_no_chunk(caplog, other):
     assert {cluster.place[w] for w in cluster.sent} == {"good"}
     lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert lines == [f"node odd has {other} 0.1 there and {MINE[other]} here; install the same on all nodes"]
+
+
+def test_nodes_whose_workers_give_way_are_named_once(caplog):
+    cluster = FakeCluster({"slow": 2, "quick": 1})
+    cluster.versions["slow"] = {"nice": str(os.nice(0) + 15)}
+    check(pool(cluster).evaluate(chunks_of(4)), chunks_of(4))
+    lines = [r.getMessage() for r in caplog.records if "niceness" in r.getMessage()]
+    words = f"run at niceness {os.nice(0) + 15}; start its Ray with RAY_worker_niceness=0 for the full speed"
+    assert lines == [f"workers of node slow {words}"]
 
 
 @pytest.mark.parametrize("kind", ["version", "unfit", "dies"])

@@ -34,7 +34,6 @@ from envolve.outer.shapers.arguments import Args
 from envolve.outer.shapers.run import ShaperRun
 from envolve.outer.shapers.slices import content_of, files_of
 from tests.outer.ray import fake, local
-from tests.outer.ray.test_cluster import ray_processes
 from tests.outer.shapers.test_slices import folder, outcome, plan_of  # noqa: F401
 from tests.outer.small import ROOT, default_sigint
 
@@ -156,7 +155,7 @@ SMALL = ["--task", "Cartpole", "--num-envs-per-shaper", "8", "--iterations", "2"
 
 
 def shape(*words, **options):
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | options.pop("env", {})
+    environ = local.environ_of(options.pop("mark", "")) | options.pop("env", {})
     command = [sys.executable, "-m", "envolve", "shape", *map(str, words)]
     return subprocess.Popen(command, cwd=ROOT, env=environ, text=True, stdout=-1, stderr=-2, **options)
 
@@ -201,27 +200,26 @@ def test_nodes_without_a_common_folder_and_a_killed_worker(folder, tmp_path, who
 @needs_ray
 @pytest.mark.parametrize("learner", ["ppo", "sac"])
 def test_a_cluster_of_its_own(folder, tmp_path, learner):  # noqa: F811
-    before = len(ray_processes())
     own = ["--learner", "sac", "--set", "batch_size=16"] if learner == "sac" else SMALL[-2:]
     words = [*SMALL[:6], *own, "--shapers", folder, "--threads", 1]
     found = []
     for engine in ([], ["--workers-on", "ray", "--workers", 2]):
         out = tmp_path / f"out{len(found)}"
-        run = shape(*words, *engine, "--run-dir", out)
+        run = shape(*words, *engine, "--run-dir", out, mark=tmp_path)
         said, _ = run.communicate(timeout=300)
         assert run.returncode == 0 and "Traceback" not in said, said
         ranking = json.loads((out / "candidates.json").read_text())["candidates"]
         found.append((json.dumps(ranking), (out / "best.pt").read_bytes()))
-    assert found[0] == found[1] and len(ray_processes()) == before
+    assert found[0] == found[1] and not local.ray_processes(tmp_path)
 
 
 @pytest.mark.slow
 @needs_ray
 def test_ctrl_c_writes_what_is_known(folder, tmp_path):  # noqa: F811
-    before = len(ray_processes())
     words = [*SMALL[:4], "--iterations", 30, "--workers-on", "ray", "--workers", 1, "--candidates", "good", "wide"]
     out = tmp_path / "out"
-    run = shape(*words, "--shapers", folder, "--run-dir", out, start_new_session=True, preexec_fn=default_sigint)
+    options = {"start_new_session": True, "preexec_fn": default_sigint, "mark": tmp_path}
+    run = shape(*words, "--shapers", folder, "--run-dir", out, **options)
     for line in run.stdout:
         if line.startswith("agents "):
             break
@@ -233,7 +231,7 @@ def test_ctrl_c_writes_what_is_known(folder, tmp_path):  # noqa: F811
     content = json.loads((out / "candidates.json").read_text())
     assert not content["complete"] and any(c["score"] is not None for c in content["candidates"])
     time.sleep(1)
-    assert len(ray_processes()) == before
+    assert not local.ray_processes(tmp_path)
 
 
 @pytest.mark.slow

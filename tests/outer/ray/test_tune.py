@@ -23,7 +23,6 @@ from tests.experiments.test_optimize_params import FEW, outcome
 from tests.outer.hpo.small import write
 from tests.outer.hpo.test_optimise import Notes
 from tests.outer.ray import local
-from tests.outer.ray.test_cluster import ray_processes
 from tests.outer.small import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")]
@@ -35,8 +34,9 @@ def runs(run_dir):
     return {str(p.relative_to(run_dir)): p.read_bytes() for p in found}
 
 
-def tune(*words):
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+def tune(*words, mark=""):
+    """mark: for ``local.ray_processes``."""
+    environ = local.environ_of(mark)
     command = [sys.executable, "-m", "envolve", "tune", *map(str, words)]
     done = subprocess.run(command, cwd=ROOT, env=environ, text=True, capture_output=True, timeout=500)
     return done.returncode, done.stdout + done.stderr
@@ -51,12 +51,12 @@ def on_files(tmp_path_factory):
 
 
 def test_a_cluster_of_its_own(on_files, tmp_path):
-    before = len(ray_processes())
-    code, out = tune(write(tmp_path, **FEW), "--workers-on", "ray", "--masters", 1, "--run-dir", tmp_path / "run")
+    words = "--workers-on", "ray", "--masters", 1, "--run-dir", tmp_path / "run"
+    code, out = tune(write(tmp_path, **FEW), *words, mark=tmp_path)
     assert code == 0, out
     assert outcome(tmp_path / "run") == outcome(on_files) and runs(tmp_path / "run") == runs(on_files)
     time.sleep(1)
-    assert len(ray_processes()) == before and not (tmp_path / "run/ray_mark").exists()
+    assert not local.ray_processes(tmp_path) and not (tmp_path / "run/ray_mark").exists()
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -92,8 +92,7 @@ def test_a_master_that_is_killed(on_files, tmp_path, monkeypatch, shared):
 
 def test_stopped_and_resumed_with_files(on_files, tmp_path):
     """Ctrl-C in the middle: no process is left, and another engine goes on."""
-    path, run_dir, before = write(tmp_path, **FEW), tmp_path / "run", len(ray_processes())
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    path, run_dir, environ = write(tmp_path, **FEW), tmp_path / "run", local.environ_of(tmp_path)
     command = [sys.executable, "-m", "envolve", "tune", str(path), "--workers-on", "ray", "--run-dir", str(run_dir)]
     search = subprocess.Popen(command, cwd=ROOT, env=environ, text=True, stdout=-1, stderr=-2, start_new_session=True)
     deadline = time.monotonic() + 240
@@ -103,6 +102,6 @@ def test_stopped_and_resumed_with_files(on_files, tmp_path):
     out, _ = search.communicate(timeout=60)
     assert search.returncode == 143 and "--workers-on ray" in out and "Traceback" not in out, out
     time.sleep(2)
-    assert len(ray_processes()) == before
+    assert not local.ray_processes(tmp_path)
     assert tune("--resume", run_dir, "--workers", 1)[0] == 0
     assert outcome(run_dir) == outcome(on_files) and runs(run_dir) == runs(on_files)

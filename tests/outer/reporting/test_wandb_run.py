@@ -121,13 +121,13 @@ def test_it_hears_while_the_run_goes_on(tmp_path: Path, heard: Heard, monkeypatc
 def test_models_and_films_follow_at_the_end(tmp_path: Path, heard: Heard) -> None:
     folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere.gif"
     folder.mkdir()
-    for name in ("model.pt", "best.mp4", "notes.txt"):
+    for name in ("model.pt", "learner.pt", "best.mp4", "notes.txt"):
         (folder / name).write_bytes(b"x")
     (folder / "policy.pt").symlink_to("/etc/hostname")  # nothing outside the folder is sent
     elsewhere.write_bytes(b"x")
     with followed("mine", folder) as films:
         films += [elsewhere, folder / "best.mp4"]
-    assert heard.artifacts == {"model": {"model.pt"}, "film": {"best.mp4", "elsewhere.gif"}}
+    assert heard.artifacts == {"model": {"model.pt", "learner.pt"}, "film": {"best.mp4", "elsewhere.gif"}}
     assert heard.logged == [{"films/best": ("best.mp4", "mp4"), "films/elsewhere": ("elsewhere.gif", "gif")}]
 
 
