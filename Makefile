@@ -36,8 +36,14 @@ VENV_MJLAB := .venv-mjlab
 NEEDS_MJLAB := requirements-mjlab.txt
 STAMP_MJLAB := $(VENV_MJLAB)/installed-requirements.txt
 
+# for `make setup-isaaclab`: Python 3.12
+PYTHON_ISAACLAB ?= python3
+VENV_ISAACLAB := .venv-isaaclab
+NEEDS_ISAACLAB := requirements-isaaclab.txt
+STAMP_ISAACLAB := $(VENV_ISAACLAB)/installed-requirements.txt
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-38 setup-mjlab test-mjlab lint docs film bench slurm-test clean
+.PHONY: help setup run test test-long test-38 setup-mjlab test-mjlab setup-isaaclab test-isaaclab lint docs film bench slurm-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -97,7 +103,22 @@ setup-mjlab: ## create .venv-mjlab for tasks of mjlab (PYTHON_MJLAB=/path/to/pyt
 	}
 
 test-mjlab: setup-mjlab ## tasks of mjlab, with mjlab itself (ARGS="-m slow": 520 steps beside its own managers)
-	$(VENV_MJLAB)/bin/python -m pytest -m "not slow" tests/envs/mjlab $(ARGS)
+	$(VENV_MJLAB)/bin/python -m pytest -m "not slow" tests/envs/managers $(ARGS)
+
+setup-isaaclab: ## create .venv-isaaclab for tasks of Isaac Lab 3 (PYTHON_ISAACLAB=/path/to/python3.12)
+	@cmp -s $(NEEDS_ISAACLAB) $(STAMP_ISAACLAB) || { \
+	  set -e; \
+	  command -v $(PYTHON_ISAACLAB) >/dev/null || { echo "make: $(PYTHON_ISAACLAB) is not installed; Python 3.12 is needed: make setup-isaaclab PYTHON_ISAACLAB=/path/to/python3.12" >&2; exit 1; }; \
+	  $(PYTHON_ISAACLAB) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || { echo "make: $$($(PYTHON_ISAACLAB) -V 2>&1) does not fit Isaac Lab; Python 3.12 is needed: make setup-isaaclab PYTHON_ISAACLAB=python3.12" >&2; exit 1; }; \
+	  echo "Installing $(NEEDS_ISAACLAB) into $(VENV_ISAACLAB) (once; some minutes, 8 GB)"; \
+	  $(VENV_ISAACLAB)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON_ISAACLAB) -m venv --clear $(VENV_ISAACLAB); \
+	  $(call SMALL_TORCH,$(VENV_ISAACLAB)/bin/python,$(NEEDS_ISAACLAB)); \
+	  $(VENV_ISAACLAB)/bin/python $(INSTALL) -r $(NEEDS_ISAACLAB); \
+	  cp $(NEEDS_ISAACLAB) $(STAMP_ISAACLAB); \
+	}
+
+test-isaaclab: setup-isaaclab ## tasks of Isaac Lab, with Isaac Lab itself, on a CPU
+	$(VENV_ISAACLAB)/bin/python -m pytest tests/envs/managers -k isaaclab $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
@@ -119,6 +140,6 @@ bench: setup ## speed and memory beside the peers, in one table (installs them i
 slurm-test: setup ## masters and workers under a real SLURM on this machine, killed while they run (root may install it)
 	$(BIN)/python slurm/test/run.py $(ARGS)
 
-clean: ## remove .venv, .venv38, .venv-mjlab, .venv-peers and caches (results/ stays)
-	rm -rf $(VENV) $(VENV38) $(VENV_MJLAB) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv, .venv38, .venv-mjlab, .venv-isaaclab, .venv-peers and caches (results/ stays)
+	rm -rf $(VENV) $(VENV38) $(VENV_MJLAB) $(VENV_ISAACLAB) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './results/*' -exec rm -rf {} +

@@ -24,6 +24,7 @@ from typing_extensions import Annotated
 
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.core import commands
+from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
 from envolve.envs.shaping.candidate import TERM_FILE
 from envolve.envs.shaping.term_file import term_text
@@ -36,15 +37,15 @@ from envolve.outer.shapers.plan import task_and_engine
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
 HELP = """\
-Print what shapers can read, of every task in a physics engine, as Markdown. With a task of mjlab, in an environment
-with mjlab, print its state and the numbers of its terms (docs/mjlab.md).
+Print what shapers can read, of every task in a physics engine, as Markdown. With a task of mjlab or Isaac Lab,
+in an environment with that library, print its state and the numbers of its terms (docs/mjlab.md, docs/isaaclab.md).
 
   envolve tasks
   envolve tasks --write
   envolve tasks --task mjlab:Mjlab-Cartpole-Balance
   envolve tasks --task mjlab:Mjlab-Velocity-Flat-Unitree-Go1 --terms go1.terms.json
 
-Exit codes: 0 printed or written, 1 mjlab is missing, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 printed or written, 1 the library is missing, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"
 
 
@@ -93,7 +94,8 @@ class Args:
     task: Optional[str] = None
     """Print this task only."""
     terms: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """Write the weights and parameters of a task of mjlab in FILE, *.terms.json: a candidate to begin from."""
+    """Write the weights and parameters of a task of mjlab or Isaac Lab in FILE, *.terms.json: a candidate to begin
+    from."""
 
 
 def complain(text: object) -> None:
@@ -102,13 +104,13 @@ def complain(text: object) -> None:
 
 def one_task(args: Args) -> int:
     """Prints one task, or writes its terms."""
-    from envolve.envs.mjlab import facts
+    from envolve.envs.managers import facts
 
     try:
         cls, engine = task_and_engine(args.task or "", "mujoco")
-        if engine != "mjlab":
+        if engine not in NAMES:
             if args.terms is not None:
-                complain(f"--terms: found {cls.name}, expected a task of mjlab")
+                complain(f"--terms: found {cls.name}, expected a task of mjlab or Isaac Lab")
                 return 2
             print(describe(cls))
         elif args.terms is None:

@@ -22,8 +22,8 @@ import tyro
 from typing_extensions import Annotated
 
 from envolve.core import commands
-from envolve.envs.mjlab.film import joint_names, pictures
-from envolve.envs.mjlab.guard import Dump, read_dump
+from envolve.envs.managers.film import joint_names, pictures
+from envolve.envs.managers.guard import Dump, read_dump
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments.command_line import parse
 from envolve.outer.config.yaml_lines import ConfigError
@@ -31,14 +31,15 @@ from envolve.outer.shapers.plan import check_video
 from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format
 
 HELP = """\
-Show what a simulation of mjlab did before it diverged: per control step the largest action, the fastest joint and its
-speed. The files diverged_<candidate>.pt are written by `envolve shape --engine mjlab` (docs/mjlab.md).
+Show what a simulation of mjlab or Isaac Lab did before it diverged: per control step the largest action, the fastest
+joint and its speed. The files diverged_<candidate>.pt are written by `envolve shape --engine mjlab` or `isaaclab`
+(docs/mjlab.md).
 
   envolve replay results/shapers_.../diverged_my_reward.pt
   envolve replay results/shapers_.../diverged_my_reward.pt --video blown_up.gif
 
-Names of joints and films need mjlab and a renderer. Exit codes: 0 shown, 1 no film could be made, 2 wrong arguments or
-a file that is no dump, 130 Ctrl-C, 143 SIGTERM."""
+Names of joints and films are of mjlab's tasks, and need mjlab and a renderer. Exit codes: 0 shown, 1 no film could be
+made, 2 wrong arguments or a file that is no dump, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass

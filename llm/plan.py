@@ -11,7 +11,8 @@ import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.shaped.halving import Training
 from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.envs.mjlab.facts import measured
+from envolve.envs.managers.facts import measured
+from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.gym.setup import GymOptions
 from envolve.llm.models.chat import Budget
@@ -72,10 +73,10 @@ def make_plan(args: Args) -> Plan:
     check_video(args.video)
     check_wandb(args.wandb)
     task, engine = task_and_engine(args.task, args.engine)
-    if engine == "mjlab":
+    if engine in NAMES:
         measured(task.name)
         if args.video is not None:
-            raise ConfigError(["--video: found a task of mjlab, expected one of this project's: see docs/mjlab.md"])
+            raise ConfigError([f"--video: found a task of {engine}, expected one of this project's: see docs/mjlab.md"])
     if "compute_goal" in args.shaper_types and not task.goal_size:
         raise ConfigError([f"--shaper-types: {task.name} has no goals, so nothing for compute_goal to say"])
     prices = read_prices(args.price)

@@ -17,8 +17,8 @@ import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.common.population import keep_pages
 from envolve.agents.common.sections import LearnerSection
 from envolve.core.registry import Place, Registry
-from envolve.envs.mjlab.envs import make_mjlab_envs
-from envolve.envs.mjlab.package import is_mjlab
+from envolve.envs.managers.envs import make_managed_envs
+from envolve.envs.managers.library import NAMES, is_managed
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.envs.shaping.envs import ShapedEnvs
@@ -90,8 +90,8 @@ def make_envs(
 ) -> ShapedEnvs:
     """Environments of a task. num_envs: per candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError,
     ValueError."""
-    if is_mjlab(task) or engine == "mjlab":
-        return make_mjlab_envs(task, candidates, num_envs, key, device)
+    if is_managed(task) or engine in NAMES:
+        return make_managed_envs(task, candidates, num_envs, key, device, engine)
     cls = physics_task(task)
     sim = make_simulator(engine, cls.model, num_envs * len(candidates), cls.outputs, threads, device)
     return ShapedEnvs(cls(sim), candidates, key, schedules)

@@ -34,8 +34,8 @@ def child(task: str, P: int, N: int, steps: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     if P == 0:
-        from envolve.envs.mjlab.environment import quiet
-        from envolve.envs.mjlab.package import load
+        from envolve.envs.managers.environment import quiet
+        from envolve.envs.managers.library import load
 
         cfg = load().load_env_cfg(task)
         cfg.scene.num_envs, cfg.seed = N, 0
@@ -47,7 +47,7 @@ def child(task: str, P: int, N: int, steps: int) -> dict[str, Any]:
         shape: tuple[int, ...] = (N, env.action_manager.total_action_dim)
         step: Any = env.step
     else:
-        from envolve.envs.mjlab.envs import make_mjlab_envs
+        from envolve.envs.managers.envs import make_managed_envs
         from envolve.envs.shaping.candidate import Candidate, Shaper
 
         def reward(state: Any, params: Any) -> Any:
@@ -55,7 +55,7 @@ def child(task: str, P: int, N: int, steps: int) -> dict[str, Any]:
 
         shaper = {"compute_reward": Shaper(reward, True)}
         many = [Candidate(f"c{i}", shaper, params=torch.tensor([1.0 + i])) for i in range(P)]
-        envs = make_mjlab_envs(task, many, N, list(range(P)))
+        envs = make_managed_envs(task, many, N, list(range(P)))
         envs.begin(staggered=True)
         shape, step = (P, N, envs.action_sizes[0]), envs.step
     for k in range(WARM + steps):

@@ -25,8 +25,8 @@ import torch
 from envolve.agents.shaped.ppo import defaults
 from envolve.agents.shaped.training import make_envs, make_learner, train_shaped
 from envolve.core.statistics import interval
-from envolve.envs.mjlab.environment import quiet
-from envolve.envs.mjlab.package import load
+from envolve.envs.managers.environment import quiet
+from envolve.envs.managers.library import load
 from envolve.envs.shaping.candidate import Candidate
 
 SETTINGS: dict[str, Any] = {

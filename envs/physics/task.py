@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.registry import Registry
+from envolve.envs.managers.library import is_managed
 from envolve.envs.sim.simulator import Simulator
 
 State = Dict[str, Tensor]
@@ -185,16 +186,16 @@ register = PHYSICS_TASKS.named
 
 
 def is_shaped(name: str) -> bool:
-    """True for a task that candidates shape: one of these, or of mjlab (``mjlab:<name>``)."""
-    return name in PHYSICS_TASKS or name.lower().startswith("mjlab:")
+    """True for a task that candidates shape: one of these, or of a library (``mjlab:<name>``, ``isaaclab:<name>``)."""
+    return name in PHYSICS_TASKS or is_managed(name)
 
 
 def physics_task(name: str) -> Type[PhysicsTask]:
-    """The task called ``name``, in any case of letters; ``mjlab:<name>`` is one of mjlab's, whose name is checked where
-    mjlab is. Raises KeyError with the nearest known name."""
-    if name.lower().startswith("mjlab:"):
-        from envolve.envs.mjlab.task import mjlab_task
+    """The task called ``name``, in any case of letters; ``mjlab:<name>`` and ``isaaclab:<name>`` are those of
+    libraries, whose names are checked where these are. Raises KeyError with the nearest known name."""
+    if is_managed(name):
+        from envolve.envs.managers.task import managed_task
 
-        return mjlab_task(name)
+        return managed_task(name)
     by_lower = {known.lower(): known for known in PHYSICS_TASKS}
     return PHYSICS_TASKS.find(by_lower.get(name.lower(), name))

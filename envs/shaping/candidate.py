@@ -6,7 +6,7 @@ defines any subset of ``SHAPER_TYPES`` with the signatures that ``envs/physics/t
 
     ACTION_SIZE = 12                        # A, width of the actions its compute_torque takes; default: found by trying
     PARAMS = {"speed": 1.0, "energy": 0.1}  # for an outer loop: functions may take params [n, D] as last argument
-    TERMS = {"rewards.upright.weight": 2.0}  # numbers of a task of mjlab (envs/shaping/term_file.py)
+    TERMS = {"rewards.upright.weight": 2.0}  # numbers of a task of managers (envs/shaping/term_file.py)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from envolve.envs.graph.check import GraphError
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
 
 GRAPH = ".graph.json"  # a candidate that is no code (envs/graph/file.py)
-TERM_FILE = ".terms.json"  # numbers of a task of mjlab alone (envs/shaping/term_file.py)
+TERM_FILE = ".terms.json"  # numbers of a task of managers alone (envs/shaping/term_file.py)
 ENDS = (".py", GRAPH, TERM_FILE)
 
 
@@ -63,7 +63,7 @@ class Candidate:
     param_names: Tuple[str, ...] = ()
     failure: Optional[Failure] = None  # it cannot even be loaded
     scales: Optional[Tensor] = None  # float32 [D], an outer loop's units; None: |params|, or 1 for 0
-    term_names: Tuple[str, ...] = ()  # numbers of the task's own terms (envs/mjlab/paths.py), the last of ``params``
+    term_names: Tuple[str, ...] = ()  # numbers of the task's own terms (envs/managers/paths.py), the last of ``params``
 
     def with_params(self, params: Tensor) -> Candidate:
         """Same functions with other parameter values; candidates that share functions are evaluated in one call."""

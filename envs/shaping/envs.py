@@ -69,7 +69,7 @@ class ShapedEnvs:
         self.calls = calls = ShaperCalls(task, self.candidates, self.N)
         for i, candidate in enumerate(self.candidates):
             if candidate.term_names:
-                reason = f"{task.name} has no terms to change ({candidate.term_names[0]}): tasks of mjlab have"
+                reason = f"{task.name} has no terms to change ({candidate.term_names[0]}): tasks of managers have"
                 calls.fail(i, Failure("CannotLoad", reason, "", -1))
         self.live, self.failures = calls.live, calls.failures
         self.steps = 0  # control steps since creation

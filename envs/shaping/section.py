@@ -10,6 +10,7 @@ from typing import List, Optional, Sequence
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.option import option
 from envolve.core.places import CODE
+from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import SHAPER_TYPES
 from envolve.envs.shaping.candidate import Candidate, candidate_files, load_candidate
 from envolve.envs.sim.simulator import ENGINES
@@ -26,7 +27,7 @@ class ShapedSection:
     shaper_types: str = option("", f"functions to use, separated by spaces: {' '.join(SHAPER_TYPES)}; default: all")
     num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1, le=10**5)
     iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1, le=10**8)
-    engine: str = option("mujoco", "physics engine", choices=(*ENGINES, "mjlab"))
+    engine: str = option("mujoco", "physics engine", choices=(*ENGINES, *NAMES))
     shapers_sha256: str = option(
         "", "digest of the candidates' files; set by the master, so that workers refuse other files"
     )
@@ -41,7 +42,7 @@ def shaper_files(section: ShapedSection, task: str) -> List[Path]:
 
 
 def folder_name(task: str) -> str:
-    """Name of a task's folder of candidates: in lower case, for a task of mjlab without ``mjlab:``."""
+    """Name of a task's folder of candidates: in lower case, for a task of a library without ``mjlab:``."""
     return task.lower().rpartition(":")[2]
 
 

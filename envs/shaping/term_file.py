@@ -1,4 +1,5 @@
-"""Candidates that are numbers alone, ``<name>.terms.json``: weights and parameters of the terms of a task of mjlab.
+"""Candidates that are numbers alone, ``<name>.terms.json``: weights and parameters of the terms of a task of mjlab or
+Isaac Lab.
 
 {"envolve_terms": 1, "task": "mjlab:Mjlab-Cartpole-Balance", "numbers": {"rewards.smooth_reward.weight": 1.0}}
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from envolve.envs.mjlab.facts import measured
-from envolve.envs.mjlab.task import MjlabTask
+from envolve.envs.managers.facts import measured
+from envolve.envs.managers.task import ManagedTask
 from envolve.envs.physics.aliases import aliases
 from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
 from envolve.envs.sim.simulator import make_simulator
@@ -45,7 +45,7 @@ def task_facts(cls: type[PhysicsTask]) -> TaskFacts:
 
 
 def _measured(cls: type[PhysicsTask]) -> TaskFacts:
-    if issubclass(cls, MjlabTask):
+    if issubclass(cls, ManagedTask):
         made = measured(cls.name)
         limits = (math.inf,) * made.action_size
         return TaskFacts(made.step_seconds, made.action_size, limits, made.features, made.bodies, made.joints)

@@ -10,8 +10,8 @@ import torch
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.core import rng
 from envolve.core.torch_file import read_torch
-from envolve.envs.mjlab.envs import make_mjlab_envs
-from envolve.envs.mjlab.package import is_mjlab
+from envolve.envs.managers.envs import make_managed_envs
+from envolve.envs.managers.library import is_managed
 from envolve.envs.physics.task import Pose, Random, State, physics_task
 from envolve.envs.shaping.candidate import Candidate
 from envolve.envs.shaping.envs import ShapedEnvs
@@ -64,10 +64,10 @@ def make_probe(task_name: str, n: int = 64, engine: str = "mujoco") -> Probe:
     at step i ROLLOUT_STEPS / n, and episodes begin spread over their length, so that starts, ends, contacts and goals
     are among the rows. Raises KeyError for an unknown task."""
     cls = physics_task(task_name)
-    if is_mjlab(task_name):
+    if is_managed(task_name):
         n = MJLAB_ROWS
-        world: ShapedEnvs = make_mjlab_envs(cls.name, [Candidate("probe")], n, SEED)
-        close = lambda: None  # noqa: E731  the environment goes with its last user
+        world: ShapedEnvs = make_managed_envs(cls.name, [Candidate("probe")], n, SEED)
+        close = world.task.sim.close
     else:
         sim = make_simulator(engine, cls.model, n, cls.outputs)
         world, close = ShapedEnvs(cls(sim), [Candidate("probe")], SEED), sim.close

@@ -10,7 +10,7 @@ from envolve.agents.common.learners import is_off_policy
 from envolve.agents.common.population import size
 from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
 from envolve.agents.train import algorithm
-from envolve.envs.mjlab.package import is_mjlab
+from envolve.envs.managers.library import is_managed
 from envolve.envs.nets.networks import MLPShape
 from envolve.envs.physics.task import physics_task
 from envolve.envs.section import EnvSection
@@ -68,7 +68,7 @@ def _describe_shaped(data: dict[str, Any]) -> list[tuple[str, str]]:
     usable = [c for c in candidates if c.failure is None]
     shown = ", ".join(c.name for c in usable[:8]) + (f" and {len(usable) - 8} more" if len(usable) > 8 else "")
     lost = f"; {len(candidates) - len(usable)} cannot be loaded" if len(usable) < len(candidates) else ""
-    limit = "" if is_mjlab(task.name) else f" in {section.engine}, at most {task.max_steps} steps"
+    limit = "" if is_managed(task.name) else f" in {section.engine}, at most {task.max_steps} steps"
     lines = [
         ("task", f"{task.name}{limit}; score: {task.score_meaning}, {task.score_unit}"),
         ("candidates", shown + lost),

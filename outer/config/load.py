@@ -19,7 +19,7 @@ from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
 from envolve.core.registry import nearest
-from envolve.envs.mjlab.package import is_mjlab
+from envolve.envs.managers.library import is_managed
 from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, file_and_class, is_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
@@ -78,7 +78,7 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
     keys, path = valid_keys(), override_path(key)
     if is_outside(path[1] if len(path) == 3 else None) and path[2] in (*OUTSIDE_KEYS, *defaults(EnvSection)):
         keys.append(key)
-    if len(path) == 3 and is_mjlab(path[1]):
+    if len(path) == 3 and is_managed(path[1]):
         keys += [f"envs.{path[1]}.{name}" for name in defaults(ShapedSection)]
     if key not in keys:
         last = key.split(".")[-1]

@@ -55,8 +55,11 @@ def evaluate_shapers(
     envs = make_envs(
         config["env_name"], members, section.num_envs_per_shaper, keys, section.engine, threads, config["device"]
     )
-    agents = make_learner(name, envs, hyper, seeds.numpy(), gtn.backend, threads)
-    result = train_shaped(envs, agents, section.iterations)
+    try:
+        agents = make_learner(name, envs, hyper, seeds.numpy(), gtn.backend, threads)
+        result = train_shaped(envs, agents, section.iterations)
+    finally:
+        envs.task.sim.close()  # a process has one simulation of Isaac Lab at a time
     steps = np.array([result.steps] * len(members))
     return {
         "score": torch.from_numpy(result.score),

@@ -18,7 +18,8 @@ class TrainingArgs:
     """Flags of every command that trains agents of shaped tasks, once."""
 
     task: str = "Anymal"
-    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah, or one of mjlab's: mjlab:Mjlab-Velocity-Flat-Unitree-Go1."""
+    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah, or one of a library's: mjlab:Mjlab-Cartpole-Balance,
+    isaaclab:Isaac-Cartpole."""
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
     iterations: int = 500
@@ -29,8 +30,9 @@ class TrainingArgs:
     """Learning algorithm of the agents."""
     set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab"] = "mujoco"
-    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU; mjlab with its own tasks."""
+    engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab", "isaaclab"] = "mujoco"
+    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU; mjlab and isaaclab with
+    their own tasks."""
     device: Optional[str] = None
     """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
     threads: int = 0

@@ -16,9 +16,8 @@ from envolve.agents.shaped.training import default_section
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.places import CODE
 from envolve.core.registry import nearest
-from envolve.envs.mjlab.package import find_task, is_mjlab
-from envolve.envs.mjlab.package import load as load_mjlab
-from envolve.envs.mjlab.task import mjlab_task
+from envolve.envs.managers.library import NAMES, is_managed, library_of
+from envolve.envs.managers.task import managed_task
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envolve.envs.shaping.candidate import Candidate, candidate_files, candidate_name, load_candidate
 from envolve.envs.shaping.schedule import Schedule, schedule_from
@@ -184,14 +183,15 @@ def hardware(engine: str, device: Optional[str], threads: int, look: bool = True
 
 
 def task_and_engine(name: str, engine: str) -> Tuple[Type[PhysicsTask], str]:
-    """The task and its engine, from --task and --engine. Raises ConfigError, and SimulatorError if mjlab is wanted and
+    """The task and its engine, from --task and --engine. Raises ConfigError, and SimulatorError if its library is
     missing."""
-    if engine == "mjlab" or is_mjlab(name):
-        if engine not in ("mujoco", "mjlab"):
-            raise ConfigError([f"--engine: found {engine}, expected mjlab for the task {name}"])
-        load_mjlab()
+    if engine in NAMES or is_managed(name):
+        library = library_of(name, engine)
+        if engine not in ("mujoco", library.name):
+            raise ConfigError([f"--engine: found {engine}, expected {library.name} for the task {name}"])
+        library.load()
         try:
-            return mjlab_task(find_task(name)), "mjlab"
+            return managed_task(library.find_task(name), library.name), library.name
         except SimulatorError as e:
             raise ConfigError([f"--task: {e}"]) from None
     try:
@@ -204,9 +204,9 @@ def make_plan(args: Args) -> RankingPlan:
     """Checks everything possible before the simulator is made -> the plan. Raises ConfigError, SimulatorError."""
     check_args(args)
     task, engine = task_and_engine(args.task, args.engine)
-    if engine == "mjlab" and (args.schedule is not None or args.video is not None):
+    if engine in NAMES and (args.schedule is not None or args.video is not None):
         option = "--schedule" if args.schedule is not None else "--video"
-        raise ConfigError([f"{option}: found a task of mjlab, expected one of this project's: see docs/mjlab.md"])
+        raise ConfigError([f"{option}: found a task of {engine}, expected one of this project's: see docs/mjlab.md"])
     files = files_of(args, task)
     schedules = {} if args.schedule is None else read_schedules(args.schedule, task)
     section = learner_section(args.learner, args.set)

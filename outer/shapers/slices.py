@@ -44,7 +44,7 @@ LOST = "NotTrained"  # kind of the failure of candidates whose slice was given u
 
 @dataclass
 class Dump:
-    """A file that a simulation left, as ``envs/mjlab/guard.py`` makes it."""
+    """A file that a simulation left, as ``envs/managers/guard.py`` makes it."""
 
     candidate: str
     name: str

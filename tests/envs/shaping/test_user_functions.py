@@ -72,7 +72,7 @@ def test_good_ones_run_and_bad_ones_fail_for_their_reason(task: str, n: int) -> 
 
 
 def test_the_task_is_named_as_its_folder() -> None:
-    """Those of mjlab's tasks have names of mjlab's: tests/envs/mjlab."""
+    """Those of mjlab's tasks have names of mjlab's: tests/envs/managers."""
     own = [folder.name for folder in FOLDER.iterdir() if not folder.name.startswith("mjlab-")]
     assert len(own) >= 3 and all(physics_task(name).name.lower() == name for name in own)
 

@@ -1,26 +1,25 @@
-"""What is known of a task of mjlab only once it was made: sizes, the table of its state, its terms."""
+"""What is known of a task of managers only once it was made: sizes, the table of its state, its terms."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any, Dict, List, Type
 
-from envolve.envs.mjlab.envs import make_mjlab_envs
-from envolve.envs.mjlab.package import configuration
-from envolve.envs.mjlab.paths import places
-from envolve.envs.mjlab.quantities import plain
-from envolve.envs.mjlab.task import MjlabTask, mjlab_task
+from envolve.envs.managers.envs import make_managed_envs
+from envolve.envs.managers.paths import places
+from envolve.envs.managers.quantities import plain
+from envolve.envs.managers.task import ManagedTask, managed_task
 from envolve.envs.shaping.candidate import Candidate
 
-_measured: Dict[str, Type[MjlabTask]] = {}
+_measured: Dict[str, Type[ManagedTask]] = {}
 
 
-def measured(name: str) -> Type[MjlabTask]:
+def measured(name: str) -> Type[ManagedTask]:
     """The class of a task with its facts filled in, from an environment that is made for this, once per process.
     Raises SimulatorError."""
-    cls = mjlab_task(name)
+    cls = managed_task(name)
     if cls.name not in _measured:
-        envs = make_mjlab_envs(cls.name, [Candidate("facts")], 1, 0)
+        envs = make_managed_envs(cls.name, [Candidate("facts")], 1, 0)
         task: Any = envs.task
         cls.max_steps, cls.action_size, cls.goal_size = task.max_steps, task.action_size, task.goal_size
         cls.goal_meaning = ", ".join(f"command {n!r} [{w}]" for n, w in task.command_widths().items())
@@ -48,8 +47,8 @@ def _reward_text(env: Any) -> str:
 def numbers(name: str) -> Dict[str, float]:
     """Numbers of the task's terms that candidates may change, by path, with the task's values. Raises
     SimulatorError."""
-    cls = mjlab_task(name)
-    return {path: place.value for path, place in places(configuration(cls.name, 1)).items()}
+    cls = managed_task(name)
+    return {path: place.value for path, place in places(cls.library.configuration(cls.name, 1)).items()}
 
 
 def described(name: str) -> List[str]:

@@ -9,24 +9,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from envolve.envs.mjlab import package
-from envolve.envs.mjlab.envs import MjlabEnvs, make_mjlab_envs
-from envolve.envs.mjlab.guard import read_dump
+from envolve.envs.managers import library
+from envolve.envs.managers.envs import ManagedEnvs, make_managed_envs
+from envolve.envs.managers.guard import read_dump
+from envolve.envs.managers.mjlab import MJLAB
 from envolve.envs.physics.task import Pose
 from envolve.envs.shaping.candidate import Candidate, Shaper, load_candidate
 from envolve.envs.sim.simulator import SimulatorError
-from tests.envs.mjlab import fake
+from tests.envs.managers import fake
 
 N = 3
 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "load", fake.Registry)
+    monkeypatch.setattr(MJLAB, "load", fake.Registry)
 
 
-def make(candidates: list[Candidate], keys: list[int] | None = None, n: int = N) -> MjlabEnvs:
-    return make_mjlab_envs(fake.TASK, candidates, n, keys or [7] * len(candidates), make=fake.Environment)
+def make(candidates: list[Candidate], keys: list[int] | None = None, n: int = N) -> ManagedEnvs:
+    return make_managed_envs(fake.TASK, candidates, n, keys or [7] * len(candidates), make=fake.Environment)
 
 
 def numbers(**terms: float) -> Candidate:
@@ -39,7 +40,7 @@ def rewarding(function: Any) -> Candidate:
     return Candidate("rewarding", {"compute_reward": Shaper(function, False)})
 
 
-def play(envs: MjlabEnvs, steps: int = 40, size: float = 2.0) -> dict[str, Tensor]:
+def play(envs: ManagedEnvs, steps: int = 40, size: float = 2.0) -> dict[str, Tensor]:
     """Everything that candidates saw, [steps, P, ...]."""
     envs.begin(staggered=True)
     found: dict[str, list[Tensor]] = {}
@@ -210,7 +211,7 @@ def test_a_file_that_is_no_dump_is_refused_in_one_line(content: bytes, tmp_path:
 
 def test_an_unknown_task_names_the_nearest() -> None:
     with pytest.raises(SimulatorError, match="nearest: 'Fake-Point'"):
-        make_mjlab_envs("mjlab:fake-pint", [Candidate("a")], 1, 0)
+        make_managed_envs("mjlab:fake-pint", [Candidate("a")], 1, 0)
 
 
 def test_a_term_that_does_not_exist_names_the_nearest() -> None:
@@ -221,16 +222,16 @@ def test_a_term_that_does_not_exist_names_the_nearest() -> None:
 
 def test_mjlab_missing_and_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(package.importlib.metadata, "version", lambda name: "2.0.1")
+    monkeypatch.setattr(library.importlib.metadata, "version", lambda name: "2.0.1")
     with pytest.raises(SimulatorError, match=r"found mjlab 2.0.1, expected 1\.6\.\*: make setup-mjlab"):
-        package.load()
+        MJLAB.load()
 
     def missing(name: str) -> str:
-        raise package.importlib.metadata.PackageNotFoundError(name)
+        raise library.importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(package.importlib.metadata, "version", missing)
+    monkeypatch.setattr(library.importlib.metadata, "version", missing)
     with pytest.raises(SimulatorError, match="mjlab is not installed in this Python environment: make setup-mjlab"):
-        package.load()
+        MJLAB.load()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from envolve.envs.mjlab import film, package
-from envolve.envs.mjlab.guard import Dump, Moment
+from envolve.envs.managers import film
+from envolve.envs.managers.guard import Dump, Moment
+from envolve.envs.managers.mjlab import MJLAB
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments import describe_tasks, replay_dump
-from tests.envs.mjlab import fake
+from tests.envs.managers import fake
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_without_mjlab_the_table_has_no_names_and_there_is_no_film(
     def missing() -> None:
         raise SimulatorError("mjlab is not installed")
 
-    monkeypatch.setattr(package, "load", missing)
+    monkeypatch.setattr(MJLAB, "load", missing)
     monkeypatch.setattr(replay_dump, "writable_format", lambda path: ".gif")
     assert replay_dump.main([str(dump), "--video", str(tmp_path / "f.gif")]) == 1
     out, err = capsys.readouterr()
@@ -70,9 +71,8 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_the_tasks_command_knows_mjlab(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(package, "load", fake.Registry)
-    monkeypatch.setattr("envolve.outer.shapers.plan.load_mjlab", fake.Registry)
-    monkeypatch.setattr("envolve.envs.mjlab.environment._make", fake.Environment)
+    monkeypatch.setattr(MJLAB, "load", fake.Registry)
+    monkeypatch.setattr(MJLAB, "make", lambda cfg, device, until: fake.Environment(cfg, device))
     assert describe_tasks.main(["--task", "mjlab:fake-point"]) == 0
     out = capsys.readouterr().out
     assert "| `point_joint_pos` | [n, 1] |" in out and "| `rewards.near.std` | 0.5 |" in out

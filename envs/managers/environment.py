@@ -1,7 +1,9 @@
-"""One ``ManagerBasedRlEnv`` whose environments belong to candidates: environment e to candidate e // N.
+"""One environment of managers, ``ManagerBasedRlEnv`` of mjlab or ``ManagerBasedRLEnv`` of Isaac Lab, whose environments
+belong to candidates: environment e to candidate e // N.
 
-mjlab's own ``step`` and ``reset`` do the work. Around them, random numbers are the candidates' own (``draws.py``), the
-environments of all candidates stand at the same places, and ``terms.py`` may change numbers of terms.
+The library's own ``step`` and ``reset`` do the work. Around them, random numbers are the candidates' own
+(``draws.py``), the environments of all candidates stand at the same places, and ``terms.py`` may change numbers of
+terms.
 
 Axes: P candidates, N environments each, R = P N, A numbers of an action.
 """
@@ -16,13 +18,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from envolve.envs.mjlab.draws import Draws
-from envolve.envs.mjlab.package import configuration, find_task
-from envolve.envs.mjlab.terms import TermNumbers
+from envolve.envs.managers.draws import Draws
+from envolve.envs.managers.library import Driver, Library
+from envolve.envs.managers.terms import TermNumbers
 from envolve.envs.sim.simulator import SimulatorError
 
 log = logging.getLogger("envolve")
-KEPT_BY_FORWARD = ("qacc_warmstart", "qacc", "sensordata")  # what a call with the same state may change
 
 
 class EventShim:
@@ -50,7 +51,7 @@ class EventShim:
 
 
 class CandidateEnv:
-    """``step`` and ``reset`` of mjlab for all candidates.
+    """``step`` and ``reset`` of a library for all candidates.
 
     ``measure`` is called when a step's rewards are computed, ``place`` when a reset has put environments into their
     initial states, ``command`` when commands have been computed.
@@ -58,6 +59,7 @@ class CandidateEnv:
 
     def __init__(
         self,
+        library: Library,
         task: str,
         numbers: Sequence[Dict[str, float]],
         N: int,
@@ -67,15 +69,25 @@ class CandidateEnv:
     ) -> None:
         """numbers: of the task's terms by path, for each candidate; key: int64 [P]; make: of the environment from its
         configuration and device. Raises SimulatorError."""
-        self.task, self.P, self.N, self.R = task, len(numbers), N, len(numbers) * N
+        self.library, self.task = library, task
+        self.P, self.N, self.R = len(numbers), N, len(numbers) * N
         self.device = torch.device(device)
-        self.cfg = configuration(task, self.R)
+        self.cfg = library.configuration(task, self.R, device)
         self.draws = Draws(key, N, self.device)
-        with quiet(), self.draws:
-            self.env = (make or _make)(self.cfg, device)
+        self._until = contextlib.ExitStack()
+        try:
+            with quiet(), self.draws, self.draws.of(None, shared=True):  # startup comes before there are candidates
+                self.env = make(self.cfg, device) if make else library.make(self.cfg, device, self._until)
+        except Exception as e:  # a model that cannot be downloaded, a second simulation, ...
+            self._until.close()
+            if isinstance(e, SimulatorError):
+                raise
+            first = (str(e).splitlines() or [""])[0]
+            raise SimulatorError(f"{library.title} cannot make {task}: {type(e).__name__}: {first}") from e
+        self._until.callback(self.env.close)
         self.numbers = TermNumbers(self.env, self.cfg, numbers, N)
+        self.driver: Driver = library.driver(self.env)
         self._full = False
-        self._forwarded, self._moved = False, torch.zeros(self.R, dtype=torch.bool, device=self.device)
         self.measure: Callable[[Tensor], None] = lambda reward: None
         self.place: Callable[[Tensor], None] = lambda ids: None
         self.command: Callable[[], None] = lambda: None
@@ -83,26 +95,6 @@ class CandidateEnv:
         self._hook()
 
     # ------------------------------------------------------------------------------------------------------- set up
-
-    def _hook_forward(self) -> None:
-        """``sim.forward`` computes all environments, and begins its solver where it ended last. A second call within a
-        step, which one environment's reset or new command asks for, would move all others in the last digits. They keep
-        what they had."""
-        sim = self.env.sim
-        original, kept = sim.forward, [getattr(sim.data, name) for name in KEPT_BY_FORWARD]
-
-        def forward() -> None:
-            first, self._forwarded = not self._forwarded, True
-            if first:
-                original()
-                return
-            before = [part[:].clone() for part in kept]
-            original()
-            others = ~self._moved
-            for part, old in zip(kept, before):
-                part[:] = torch.where(others.view(-1, *[1] * (old.dim() - 1)), old, part[:])
-
-        sim.forward = forward
 
     def _same_places(self) -> None:
         """Places every candidate's environments as those of a simulation of N."""
@@ -125,22 +117,16 @@ class CandidateEnv:
 
     def _hook(self) -> None:
         env = self.env
-        self._hook_forward()
         for mode, names in env.event_manager.active_terms.items():
-            for name in names if mode != "startup" else []:
+            for name in names if mode not in ("prestartup", "startup") else []:
                 cfg = env.event_manager.get_term_cfg(name)
                 cfg.func = EventShim(name, cfg, self)
         self._apply = env.event_manager.apply
         env.event_manager.apply = self._events
         for name in env.command_manager.active_terms:
             self._hook_command(name, env.command_manager.get_term(name))
-        compute_commands = env.command_manager.compute
-
-        def commands(*args: Any, **kwargs: Any) -> None:
-            compute_commands(*args, **kwargs)
-            self.command()
-
-        env.command_manager.compute = commands
+        for method in ("compute", "reset"):
+            self._hook_commands(env.command_manager, method)
         compute_rewards = env.reward_manager.compute
 
         def rewards(*args: Any, **kwargs: Any) -> Tensor:
@@ -150,11 +136,21 @@ class CandidateEnv:
 
         env.reward_manager.compute = rewards
 
+    def _hook_commands(self, manager: Any, method: str) -> None:
+        original = getattr(manager, method)
+
+        def commands(*args: Any, **kwargs: Any) -> Any:
+            out = original(*args, **kwargs)
+            self.command()
+            return out
+
+        setattr(manager, method, commands)
+
     def _hook_command(self, name: str, term: Any) -> None:
         original = term._resample
 
         def resample(env_ids: Tensor) -> None:
-            self._moved[env_ids] = True
+            self.driver.moved(env_ids)
             self.numbers.resample(name, term, original, env_ids, self.draws.of)
 
         term._resample = resample
@@ -180,33 +176,17 @@ class CandidateEnv:
 
     def step(self, action: Tensor) -> None:
         """Makes one control step. action: [R, A]. No environment is reset."""
-        self._forwarded = False
-        self._moved.zero_()
         with self.draws.watched(self.task):
-            self.env.step(action)
-        self._check_pool()
-        self.env._manual_reset_pending[:] = False  # the candidates say which environments begin anew
-
-    def _check_pool(self) -> None:
-        """Warns once if contacts were dropped: then one candidate's contacts are another one's."""
-        data = self.env.sim.data
-        found, room = getattr(data, "nacon", None), getattr(data, "naconmax", None)
-        if not self._full and found is not None and room is not None and bool((found[:] > room).any()):
-            self._full = True
-            log.warning(
-                "%s: more contacts than its pool of %d holds, some were dropped: candidates may no longer be"
-                " independent (sim.nconmax of the task's configuration)",
-                self.task,
-                room,
-            )
+            self.driver.step(action)
+        dropped = None if self._full else self.driver.dropped()
+        if dropped is not None:
+            self._full = True  # warned of once
+            log.warning("%s: %s", self.task, dropped)
 
     def reset(self, ids: Tensor) -> None:
         """Begins episodes in environments ids, int64."""
-        self._forwarded = True
-        self._moved.zero_()
-        self._moved[ids] = True
         with self.draws.watched(self.task), self.draws.of(ids):
-            self.env.reset(env_ids=ids)
+            self.driver.reset(ids)
 
     def begin(self, key: Tensor) -> None:
         """Begins episodes everywhere, with random numbers of these keys [P]."""
@@ -229,7 +209,7 @@ class CandidateEnv:
         return observation_of(self.env.obs_buf, self.task)
 
     def close(self) -> None:
-        self.env.close()
+        self._until.close()
 
 
 def observation_of(groups: Dict[str, Any], task: str) -> Tensor:
@@ -244,15 +224,9 @@ def observation_of(groups: Dict[str, Any], task: str) -> Tensor:
     return torch.cat([part.flatten(1) for part in parts], 1)
 
 
-def _make(cfg: Any, device: str) -> Any:
-    from mjlab.envs import ManagerBasedRlEnv
-
-    return ManagerBasedRlEnv(cfg=cfg, device=device)
-
-
 @contextlib.contextmanager
 def quiet() -> Any:
-    """Without the tables that mjlab prints, and warp's list of compiled modules."""
+    """Without the tables that the libraries print, and warp's list of compiled modules."""
     try:
         import warp
 
@@ -263,4 +237,4 @@ def quiet() -> Any:
         yield
 
 
-__all__ = ["CandidateEnv", "find_task", "observation_of", "quiet"]
+__all__ = ["CandidateEnv", "observation_of", "quiet"]

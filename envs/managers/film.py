@@ -6,15 +6,18 @@ from typing import Any, Callable, List, Tuple
 
 import numpy as np
 
-from envolve.envs.mjlab.environment import quiet
-from envolve.envs.mjlab.guard import Dump
-from envolve.envs.mjlab.package import configuration
+from envolve.envs.managers.environment import quiet
+from envolve.envs.managers.guard import Dump
+from envolve.envs.managers.library import library_of
+from envolve.envs.managers.mjlab import MJLAB
 from envolve.envs.sim.simulator import SimulatorError
 
 
 def model_of(task: str) -> Tuple[Any, Any]:
     """MuJoCo's model of one environment, and the task's configuration. Raises SimulatorError."""
-    cfg = configuration(task, 1)
+    if library_of(task) is not MJLAB:
+        raise SimulatorError(f"the model of {task} is not read, only those of mjlab's tasks")
+    cfg = MJLAB.configuration(task, 1)
     from mjlab.scene import Scene
 
     with quiet():

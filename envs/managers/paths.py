@@ -34,29 +34,35 @@ def places(cfg: Any) -> Dict[str, Place]:
         path = ".".join([section, term, *map(str, keys)])
         found[path] = Place(section, term, keys, float(value))
 
-    for name, term in cfg.rewards.items():
+    for name, term in section(cfg, "rewards").items():
         if term is not None:
             add("rewards", name, (WEIGHT,), term.weight)
             for keys, value in _leaves(term.params):
                 add("rewards", name, keys, value)
-    for name, term in cfg.terminations.items():
+    for name, term in section(cfg, "terminations").items():
         if term is not None and not term.time_out:
             for keys, value in _leaves(term.params):
                 add("terminations", name, keys, value)
-    for name, term in cfg.events.items():
+    for name, term in section(cfg, "events").items():
         if term is not None and term.mode in ("reset", "interval"):
             for keys, value in _leaves(term.params):
                 add("events", name, keys, value)
-    for name, term in cfg.commands.items():
+    for name, term in section(cfg, "commands").items():
         if term is not None:
             for keys, value in _leaves(term):
                 if keys[0] not in ("viz", "debug_vis"):
                     add("commands", name, keys, value)
-    for name, term in cfg.actions.items():
+    for name, term in section(cfg, "actions").items():
         if term is not None and hasattr(term, "scale"):
             for keys, value in _leaves({"scale": term.scale}):
                 add("actions", name, keys, value)
     return found
+
+
+def section(cfg: Any, name: str) -> Dict[str, Any]:
+    """Terms of a part of a configuration: a dictionary in mjlab, attributes or None in Isaac Lab."""
+    found = getattr(cfg, name, None)
+    return dict(found if isinstance(found, dict) else vars(found) if found is not None else {})
 
 
 def _leaves(part: Any) -> Iterator[Tuple[Keys, float]]:

@@ -1,5 +1,5 @@
 """Each candidate's numbers of a task's terms, named by their paths (``paths.py``): ``TermNumbers`` makes a candidate's
-environments live with its own, while mjlab's managers keep the task's.
+environments live with its own, while the library's managers keep the task's.
 
 Axes: P candidates, N environments each, R = P N, K reward terms.
 """
@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import torch
 from torch import Tensor
 
-from envolve.envs.mjlab.paths import WEIGHT, Keys, changed, places
+from envolve.envs.managers.paths import WEIGHT, Keys, changed, places
 
 
 class Recorder:
@@ -115,7 +115,7 @@ class TermNumbers:
         manager, out = self.env.reward_manager, []
         for name, recorder in self.rewards.items():
             cfg = manager.get_term_cfg(name)
-            if recorder.value is None or cfg.weight == 0.0:  # mjlab does not compute these
+            if recorder.value is None or cfg.weight == 0.0:  # the manager does not compute these
                 recorder(self.env, **cfg.params)
             out.append(self._value("rewards", name, cfg, recorder, (WEIGHT,)))
         empty = torch.zeros(self.P * self.N, 0, device=self.device)
@@ -259,10 +259,16 @@ class TermNumbers:
             for keys, by_candidate in by_keys.items():
                 columns = list(range(term.action_dim))
                 if len(keys) > 1:  # by a pattern of the joints' names
-                    columns = [k for k, joint in enumerate(term.target_names) if re.fullmatch(keys[1], joint)]
+                    columns = [k for k, joint in enumerate(_joints(term)) if re.fullmatch(keys[1], joint)]
                 for i, value in by_candidate.items():
                     scale[self.rows([i])[:, None], torch.tensor(columns, device=self.device)] = value
             term._scale = scale
+
+
+def _joints(term: Any) -> Sequence[str]:
+    """Names of the joints that an action term moves, under mjlab's or Isaac Lab's attribute."""
+    found: Sequence[str] = term.target_names if hasattr(term, "target_names") else term._joint_names
+    return found
 
 
 def _from_cfg(cls: type) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from envolve.envs.mjlab.draws import Draws
+from envolve.envs.managers.draws import Draws
 from envolve.envs.sim.simulator import SimulatorError
 
 

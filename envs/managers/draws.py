@@ -1,6 +1,6 @@
 """Random numbers of a task that belong to candidates.
 
-mjlab draws from torch's global generator, for all environments at once or for those that begin an episode. One
+The libraries draw from torch's global generator, for all environments at once or for those that begin an episode. One
 candidate's fall would move every other candidate's numbers. ``Draws`` answers torch's random functions instead: each
 environment has a key (its candidate's, and its number within the candidate) and a counter of the numbers drawn for it.
 What an environment sees then depends on its own past alone, and is the same in a simulation of this candidate only.
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from envolve.core import rng
 from envolve.envs.sim.simulator import SimulatorError
 
-MJLAB = 21  # stream of a candidate's key
+MANAGERS = 21  # stream of a candidate's key
 
 
 class Draws(TorchFunctionMode):
@@ -35,12 +35,14 @@ class Draws(TorchFunctionMode):
         self.R = len(key) * N
         self._rows: Optional[Tensor] = None  # int64, environments that the running code draws for; None: all
         self._shared = False  # the running code draws for all environments at once
+        one = torch.zeros(1, dtype=torch.int64, device=device)
+        self._everyones = rng.bits(rng.fold(one, MANAGERS), one)  # key of these numbers, no candidate's
         self.begin(key)
 
     def begin(self, key: Tensor) -> None:
         """Restarts every environment's sequence, with keys int64 [P]."""
         number = torch.arange(self.N, device=self.device).repeat(len(key))
-        own = rng.fold(key.to(self.device), MJLAB).repeat_interleave(self.N)
+        own = rng.fold(key.to(self.device), MANAGERS).repeat_interleave(self.N)
         self._key = rng.bits(own, number)
         self._count = torch.zeros(self.R, dtype=torch.int64, device=self.device)
         self._common = -(2**40)  # counter of numbers that all environments share, far from the others
@@ -76,7 +78,7 @@ class Draws(TorchFunctionMode):
         if self._shared and given != self.R:  # one number for all environments
             number = self._common + torch.arange(given * width, device=self.device)
             self._common += given * width
-            return self._key[:1], number.view(given, width)
+            return self._everyones, number.view(given, width)
         rows = every if self._rows is None else self._rows
         if given not in (len(rows), self.R):
             raise SimulatorError(self._unfit(shape))

@@ -217,6 +217,10 @@ class Commands:
         for term in self.terms.values():
             term.compute(dt, env_ids)
 
+    def reset(self, env_ids: Tensor) -> None:
+        for term in self.terms.values():
+            term._resample(env_ids)
+
 
 class Entity:
     """A robot of one joint."""
@@ -305,8 +309,7 @@ class Environment:
         self.event_manager.apply(mode="reset", env_ids=env_ids)
         self.reward_manager.reset(env_ids)
         self.event_manager.reset(env_ids)
-        for term in self.command_manager.terms.values():
-            term._resample(env_ids)
+        self.command_manager.reset(env_ids)
         self.episode_length_buf[env_ids] = 0
         self._manual_reset_pending[env_ids] = False
         self.sim.forward()

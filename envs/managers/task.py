@@ -1,8 +1,8 @@
-"""A task of mjlab as shapers see it: named state, the task's own shapers, and the score.
+"""A task of managers as shapers see it: named state, the task's own shapers, and the score.
 
-The score is the task's return: the sum of mjlab's reward over an episode, divided by the time limit in seconds. That is
-the sum of what mjlab logs as ``Episode_Reward/*``. mjlab's reward manager computes it with the weights and parameters
-of the task, whatever candidates change.
+The score is the task's return: the sum of its reward over an episode, divided by the time limit in seconds. That is the
+sum of what the library logs as ``Episode_Reward/*``. Its reward manager computes it with the weights and parameters of
+the task, whatever candidates change.
 
 Axes: R environments of all candidates, P candidates, K reward terms, A numbers of an action.
 """
@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple, Type
 import torch
 from torch import Tensor
 
-from envolve.envs.mjlab.environment import CandidateEnv
-from envolve.envs.mjlab.package import PREFIX, name_of
-from envolve.envs.mjlab.quantities import layout, plain, readers
+from envolve.envs.managers.environment import CandidateEnv
+from envolve.envs.managers.library import NAMES, Library, library_of, name_of
+from envolve.envs.managers.quantities import layout, plain, readers
 from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, Random, State
 from envolve.envs.sim.simulator import SimulatorError
 
@@ -25,13 +25,14 @@ OWN = ("own_reward", "own_terminal", "own_observation")
 DIVERGED_SPEED, DIVERGED_POSITION = 1e4, 1e6  # |qvel|, |qpos| of a simulation that has blown up
 
 
-class MjlabTask(PhysicsTask):
-    """Base of the classes that ``mjlab_task`` makes. ``state`` is measured twice per step: when mjlab computes rewards,
-    for rewards and ends, and at the step's end, for observations."""
+class ManagedTask(PhysicsTask):
+    """Base of the classes that ``managed_task`` makes. ``state`` is measured twice per step: when rewards are
+    computed, for rewards and ends, and at the step's end, for observations."""
 
     score_unit = "per second"
     score_meaning = "return under the task's own reward terms, per second of the time limit"
-    mjlab_name: ClassVar[str] = ""
+    own_name: ClassVar[str] = ""
+    library: ClassVar[Library]
     # filled in by ``facts.measured``
     step_seconds: ClassVar[float] = 0.0
     features: ClassVar[int] = 0  # of the task's own observation
@@ -41,25 +42,26 @@ class MjlabTask(PhysicsTask):
     reward_text: ClassVar[str] = ""  # the task's reward, as a function of its terms
     conventions: ClassVar[str] = (
         "SI units; the world's z axis points up; names that end with _w are in world coordinates, those with _b in the"
-        " body's own frame; quaternions are (w, x, y, z) and turn body into world coordinates."
+        " body's own frame; quaternions are {} and turn body into world coordinates."
     )
 
     def __init__(self, world: CandidateEnv) -> None:
         self.world, env = world, world.env
         self.num_envs, self.dt, made = world.R, float(env.step_dt), type(self)
         made.max_steps, made.action_size = int(env.max_episode_length), _action_width(env)
-        self.scaled = bool(env.cfg.scale_rewards_by_dt)
+        self.scaled = bool(getattr(env.cfg, "scale_rewards_by_dt", True))  # Isaac Lab always does
         actuators = tuple(f"action {k}" for k in range(self.action_size))
         self.sim: Any = SimpleNamespace(
             device=world.device,
             num_envs=world.R,
             timestep=float(env.physics_dt),
             actuators=actuators,
-            engine="mjlab",
+            engine=self.library.name,
             close=world.close,
             effort_limit=torch.full((self.action_size,), torch.inf, device=world.device),
         )
-        self._readers = readers(env)
+        self.driver = world.driver
+        self._readers = readers(self.library, self.driver)
         self.terms = list(env.reward_manager.active_terms)
         self.ends = list(env.termination_manager.active_terms)
         features = world.observation().shape[1]
@@ -80,32 +82,25 @@ class MjlabTask(PhysicsTask):
 
     @classmethod
     def described(cls, actuators: int) -> Dict[str, Quantity]:
-        """All of ``state``. Raises SimulatorError where mjlab is missing."""
-        from envolve.envs.mjlab.facts import measured  # which makes an environment
+        """All of ``state``. Raises SimulatorError where the library is missing."""
+        from envolve.envs.managers.facts import measured  # which makes an environment
 
         return dict(measured(cls.name).columns)
 
     # ------------------------------------------------------------------------------------------------------ measured
 
     def settle(self, reward: Tensor) -> None:
-        """When mjlab has computed its reward [R]: the score, the candidates' own terms, and the state."""
+        """When the library has computed its reward [R]: the score, the candidates' own terms, and the state."""
         numbers = self.world.numbers
-        self.reward = reward.clone()
+        self.reward = _finite(reward.clone())
         self._values = numbers.reward_values()
         self.own_reward = self.reward
         if numbers.has("rewards"):
-            self.own_reward = self._weighted(numbers.weights())
+            weights = numbers.weights().repeat_interleave(self.world.N, 0)
+            own = self.driver.reward(self._values, weights, self.dt if self.scaled else 1.0)
+            self.own_reward = _finite(own)
         self.own_terminal = numbers.terminated(self.world.terminated)
         self.measure()
-
-    def _weighted(self, weights: Tensor) -> Tensor:
-        """Reward with each candidate's weights [P, K], [R]; the same operations as mjlab's."""
-        total = torch.zeros_like(self.reward)
-        per_row = weights.repeat_interleave(self.world.N, 0)
-        for k in range(len(self.terms)):
-            value = self._values[:, k] * per_row[:, k] * (self.dt if self.scaled else 1.0)
-            total += torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
-        return total
 
     def measure(self, ids: Optional[Tensor] = None) -> None:
         """Refreshes the state; ids: of these environments only."""
@@ -124,52 +119,52 @@ class MjlabTask(PhysicsTask):
 
     def diverged(self) -> Tensor:
         """Environments whose physics has blown up, bool [R]. Comparisons with NaN are false."""
-        data = self.world.env.sim.data
-        speed, position = data.qvel[:], data.qpos[:]
+        position, speed = self.position, self.speed = self.driver.coordinates()
         return ~((speed.abs() < DIVERGED_SPEED).all(1) & (position.abs() < DIVERGED_POSITION).all(1))
 
     # ------------------------------------------------------------------------------------------- poses and commands
 
     def _bodies(self) -> List[Any]:
         """Entities that float."""
-        entities = self.world.env.scene.entities.values()
-        return [e for e in entities if hasattr(e, "is_fixed_base") and not e.is_fixed_base]
+        return [e for e in self.driver.entities().values() if not getattr(e, "is_fixed_base", False)]
 
     def _jointed(self) -> List[Any]:
-        return [e for e in self.world.env.scene.entities.values() if getattr(e, "joint_names", ())]
+        return [e for e in self.driver.entities().values() if getattr(e, "joint_names", ())]
 
     def rest_poses(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """mjlab's default state of every environment: [R, A, 13], [R, D], [R, D], float64."""
+        """The library's default state of every environment: [R, A, 13], [R, D], [R, D], float64."""
         origin = self.world.env.scene.env_origins
-        roots = [e.data.default_root_state.clone() for e in self._bodies()]
+        roots = [self.driver.rest_root(e).clone() for e in self._bodies()]
         for root in roots:
             root[:, :3] += origin
         joints, R = self._jointed(), self.num_envs
         none, empty = torch.zeros(R, 0, device=self.sim.device), torch.zeros(R, 0, 13, device=self.sim.device)
         return (
             (torch.stack(roots, 1) if roots else empty).double(),
-            torch.cat([none, *[e.data.default_joint_pos for e in joints]], 1).double(),
-            torch.cat([none, *[e.data.default_joint_vel for e in joints]], 1).double(),
+            torch.cat([none, *[self.driver.read(e.data.default_joint_pos) for e in joints]], 1).double(),
+            torch.cat([none, *[self.driver.read(e.data.default_joint_vel) for e in joints]], 1).double(),
         )
 
     def put(self, ids: Tensor, pose: Pose) -> None:
-        """Puts environments ids [n] into a pose; kinematics follow with mjlab's own call."""
+        """Puts environments ids [n] into a pose; kinematics follow with the library's own call."""
         for k, entity in enumerate(self._bodies()):
-            entity.write_root_state_to_sim(pose.root_state[:, k].float(), env_ids=ids)
+            self.driver.put_root(entity, pose.root_state[:, k].float(), ids)
         first = 0
         for entity in self._jointed():
             last = first + len(entity.joint_names)
-            entity.write_joint_state_to_sim(
-                pose.joint_position[:, first:last].float(), pose.joint_velocity[:, first:last].float(), env_ids=ids
-            )
+            position, velocity = pose.joint_position[:, first:last].float(), pose.joint_velocity[:, first:last].float()
+            self.driver.put_joints(entity, position, velocity, ids)
             first = last
 
     def command_widths(self) -> Dict[str, int]:
-        """Numbers of each command that is a plain tensor."""
+        """Numbers of each command that is a plain tensor, and the same one whenever it is asked for: others cannot be
+        set."""
         manager = self.world.env.command_manager
-        found = {name: manager.get_command(name) for name in manager.active_terms}
+        found = {name: (manager.get_command(name), manager.get_command(name)) for name in manager.active_terms}
         return {
-            n: c.shape[1] for n, c in found.items() if isinstance(c, Tensor) and c.dim() == 2 and c.is_floating_point()
+            n: c.shape[1]
+            for n, (c, again) in found.items()
+            if isinstance(c, Tensor) and c.dim() == 2 and c.is_floating_point() and c.data_ptr() == again.data_ptr()
         }
 
     def set_commands(self, rows: Tensor, goal: Tensor) -> None:
@@ -207,7 +202,7 @@ class MjlabTask(PhysicsTask):
 
 
 def own_columns(terms: List[str], ends: List[str], features: int, actions: int) -> Dict[str, Quantity]:
-    """What every task's state has besides mjlab's data, in the order of ``MjlabTask.measure``."""
+    """What every task's state has besides the library's data, in the order of ``ManagedTask.measure``."""
     return {
         "own_reward": Quantity((), "", "the task's own reward of this step, with this candidate's numbers"),
         "own_terminal": Quantity((), "", "1 where the task's own terms end the episode, with this candidate's numbers"),
@@ -219,15 +214,28 @@ def own_columns(terms: List[str], ends: List[str], features: int, actions: int) 
     }
 
 
-_classes: Dict[str, Type[MjlabTask]] = {}
+_classes: Dict[str, Type[ManagedTask]] = {}
 
 
-def mjlab_task(name: str) -> Type[MjlabTask]:
-    """The class of a task by its name, with or without the prefix. The name is checked where mjlab is installed."""
-    own = name_of(name)
-    if own not in _classes:
-        _classes[own] = type("Mjlab" + plain(own), (MjlabTask,), {"name": PREFIX + own, "mjlab_name": own})
-    return _classes[own]
+def managed_task(name: str, engine: str = NAMES[0]) -> Type[ManagedTask]:
+    """The class of a task by its name, with or without the prefix. The name is checked where the library is
+    installed. engine: the library of a name without a prefix."""
+    library, own = library_of(name, engine), name_of(name)
+    full = f"{library.name}:{own}"
+    if full not in _classes:
+        facts = {
+            "name": full,
+            "own_name": own,
+            "library": library,
+            "conventions": ManagedTask.conventions.format(library.quaternion),
+        }
+        _classes[full] = type(plain(full), (ManagedTask,), facts)
+    return _classes[full]
+
+
+def _finite(reward: Tensor) -> Tensor:
+    """With 0 for numbers that are not finite, as mjlab does itself."""
+    return torch.nan_to_num(reward, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _action_width(env: Any) -> int:

@@ -1,4 +1,4 @@
-"""``ShapedEnvs`` over a task of mjlab: many candidates in one ``ManagerBasedRlEnv``."""
+"""``ShapedEnvs`` over a task of managers: many candidates in one environment of mjlab or Isaac Lab."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from envolve.core import rng
-from envolve.envs.mjlab.environment import CandidateEnv
-from envolve.envs.mjlab.guard import KEPT, Dump, Moment
-from envolve.envs.mjlab.package import configuration, find_task
-from envolve.envs.mjlab.paths import unknown
-from envolve.envs.mjlab.task import MjlabTask, mjlab_task
+from envolve.envs.managers.environment import CandidateEnv
+from envolve.envs.managers.guard import KEPT, Dump, Moment
+from envolve.envs.managers.library import NAMES, library_of
+from envolve.envs.managers.paths import unknown
+from envolve.envs.managers.task import ManagedTask, managed_task
 from envolve.envs.physics.task import Pose, Random
 from envolve.envs.shaping.calls import Group, ShaperCalls
 from envolve.envs.shaping.candidate import Candidate, Failure, WrongOutput, check_tensor
@@ -24,16 +24,16 @@ from envolve.envs.shaping.widths import find_widths
 GOAL, INITIAL_STATE, NUMBERS = 1, 2, 32  # streams of random numbers of candidates' resets; numbers of each
 
 
-class MjlabEnvs(ShapedEnvs):
-    """Same interface and same promises as ``ShapedEnvs``. What differs: candidates see mjlab's state, the task's own
-    shapers are mjlab's terms, and a candidate's ``terms`` change their numbers."""
+class ManagedEnvs(ShapedEnvs):
+    """Same interface and same promises as ``ShapedEnvs``. What differs: candidates see the library's state, the
+    task's own shapers are its terms, and a candidate's ``terms`` change their numbers."""
 
-    task: MjlabTask
+    task: ManagedTask
 
     def __init__(
         self,
         world: CandidateEnv,
-        task: MjlabTask,
+        task: ManagedTask,
         candidates: Sequence[Candidate],
         key: Tensor,
         failures: Dict[int, Failure],
@@ -63,7 +63,7 @@ class MjlabEnvs(ShapedEnvs):
     # -------------------------------------------------------------------------------------------------------- a run
 
     def set_clock(self, iteration: int) -> None:
-        """mjlab's curriculum counts the steps itself."""
+        """The library's curriculum counts the steps itself."""
 
     def begin(self, evaluation: bool = False, staggered: bool = False) -> Tensor:
         self.evaluation = evaluation
@@ -97,7 +97,7 @@ class MjlabEnvs(ShapedEnvs):
         calls.each("compute_torque", lambda g: (g.state["action"], g.state), self._take_effort)
         self._clean(self.effort.view(self.P, self.N, -1), "compute_torque")
         task.effort.copy_(self.effort)
-        world.step(self.effort)  # the task measures itself when mjlab computes rewards
+        world.step(self.effort)  # the task measures itself when rewards are computed
         self.steps += 1
         self.t += 1
         diverged = task.diverged().view(self.P, self.N)
@@ -144,8 +144,7 @@ class MjlabEnvs(ShapedEnvs):
 
     def _remember(self) -> None:
         """Keeps the last states, and dumps them when a candidate's simulation diverges for the first time."""
-        data = self.world.env.sim.data
-        self._past.append(Moment(self.steps, data.qpos[:].clone(), data.qvel[:].clone(), self.effort.clone()))
+        self._past.append(Moment(self.steps, self.task.position, self.task.speed, self.effort.clone()))
         if self._diverged is None:
             return
         known = {dump.candidate for dump in self.dumps}
@@ -165,7 +164,7 @@ class MjlabEnvs(ShapedEnvs):
         self._diverged = None
 
     def _reset_rows(self, ids: Tensor) -> None:
-        """Begins episodes in environments ids, where the candidates say, or mjlab's events."""
+        """Begins episodes in environments ids, where the candidates say, or the task's events."""
         self._poses = []
         if not self.evaluation and self.calls.groups:
             self._shape_reset(ids)
@@ -237,29 +236,35 @@ def _all_finite(kind: str, out: Tensor) -> None:
         raise WrongOutput(f"{kind} returned a number that is not finite")
 
 
-def make_mjlab_envs(
+def make_managed_envs(
     task: str,
     candidates: Sequence[Candidate],
     num_envs: int,
     key: Union[int, Sequence[int]],
     device: str = "cpu",
+    engine: str = NAMES[0],
     make: Any = None,
-) -> MjlabEnvs:
-    """Environments of a task of mjlab; arguments as of ``agents.shaped.training.make_envs``. make: see
+) -> ManagedEnvs:
+    """Environments of a task of managers; arguments as of ``agents.shaped.training.make_envs``. make: see
     ``CandidateEnv``. Raises SimulatorError."""
-    cls = mjlab_task(find_task(task))
+    library = library_of(task, engine)
+    cls = managed_task(library.find_task(task), library.name)
     keys = [key] * len(candidates) if isinstance(key, int) else list(key)
-    cfg, failures = configuration(cls.mjlab_name, 1), {}
+    cfg, failures = library.configuration(cls.own_name, 1), {}
     numbers: List[Dict[str, float]] = []
     for i, candidate in enumerate(candidates):
-        wrong = unknown(candidate.term_names, cfg, cls.mjlab_name)
+        wrong = unknown(candidate.term_names, cfg, cls.own_name)
         if wrong is not None:
             failures[i] = Failure("CannotLoad", wrong, "", -1)
         numbers.append({} if wrong is not None else candidate.term_numbers())
     keys_of = torch.tensor(keys, dtype=torch.int64, device=device)
-    world = CandidateEnv(cls.mjlab_name, numbers, num_envs, rng.fold(keys_of, rng.RESET), device, make)
-    world.reset(torch.arange(world.R, device=world.device))
-    return MjlabEnvs(world, cls(world), candidates, keys_of, failures)
+    world = CandidateEnv(library, cls.own_name, numbers, num_envs, rng.fold(keys_of, rng.RESET), device, make)
+    try:
+        world.reset(torch.arange(world.R, device=world.device))
+        return ManagedEnvs(world, cls(world), candidates, keys_of, failures)
+    except BaseException:
+        world.close()
+        raise
 
 
-__all__ = ["MjlabEnvs", "ShaperCalls", "make_mjlab_envs"]
+__all__ = ["ManagedEnvs", "ShaperCalls", "make_managed_envs"]

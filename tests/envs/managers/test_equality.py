@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from envolve.envs.mjlab.envs import MjlabEnvs, make_mjlab_envs
+from envolve.envs.managers.envs import ManagedEnvs, make_managed_envs
 from envolve.envs.shaping.candidate import Candidate, Shaper
-from tests.envs.mjlab.real import CARTPOLE, G1, GO1, LIFT, PlainEnvironment, needs_mjlab
+from tests.envs.managers.real import CARTPOLE, G1, GO1, LIFT, PlainEnvironment, needs_mjlab
 
 N = 2
 KEYS = [11, 12, 13]
@@ -38,7 +38,7 @@ def late(kind: str) -> Candidate:
     return Candidate("bad", {"compute_reward": Shaper(compute_reward, False)})
 
 
-def actions(envs: MjlabEnvs, step: int, size: float) -> Tensor:
+def actions(envs: ManagedEnvs, step: int, size: float) -> Tensor:
     """The same for every candidate, different for its environments, float32 [P, N, A]."""
     generator = torch.Generator().manual_seed(step)
     drawn = torch.randn(1, envs.N, envs.action_sizes[0], generator=generator)
@@ -47,7 +47,7 @@ def actions(envs: MjlabEnvs, step: int, size: float) -> Tensor:
 
 def compare(task: str, steps: int, size: float) -> int:
     """Candidates 0 and 2 beside plain environments, with a bad candidate 1 between them -> episodes that ended."""
-    envs = make_mjlab_envs(task, [Candidate("a"), late("raises"), Candidate("c")], N, KEYS)
+    envs = make_managed_envs(task, [Candidate("a"), late("raises"), Candidate("c")], N, KEYS)
     origins = envs.world.env.scene.env_origins
     plain = {
         (i, n): PlainEnvironment(task, KEYS[i], n, origins[i * N + n])
@@ -109,7 +109,7 @@ def test_candidates_have_the_environments_of_mjlab_for_520_steps(
 def test_a_bad_candidate_changes_no_bit_of_the_others(kind: str) -> None:
     runs = []
     for middle in (Candidate("b"), late(kind)):
-        envs = make_mjlab_envs(CARTPOLE, [Candidate("a"), middle, Candidate("c")], N, KEYS)
+        envs = make_managed_envs(CARTPOLE, [Candidate("a"), middle, Candidate("c")], N, KEYS)
         obs = envs.begin(staggered=True)
         found = [obs.clone()]
         for k in range(20):
