@@ -26,27 +26,30 @@ SMALL_TORCH = if [ -n "$(TORCH_INDEX)" ] && ! command -v nvidia-smi >/dev/null; 
 	    $(1) $(INSTALL) --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' $(2))"; \
 	  fi
 
-VENV38 := .venv38
-NEEDS38 := requirements-worker-py38.txt
-STAMP38 := $(VENV38)/installed-requirements.txt
+# Words of a recipe that makes a virtual environment of its own: its folder, its requirements, the variable that names
+# its Python, the versions of Python that fit, and how long it takes
+define OTHER_VENV
+@cmp -s $(2) $(1)/installed-requirements.txt || { \
+  set -e; \
+  command -v $($(3)) >/dev/null || { echo "make: $($(3)) is not installed; Python $(4) is needed: make $(MAKECMDGOALS) $(3)=/path/to/python" >&2; exit 1; }; \
+  $($(3)) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] not in "$(4)".split())' || { echo "make: $($(3)) is $$($($(3)) -V 2>&1); Python $(4) is needed: make $(MAKECMDGOALS) $(3)=/path/to/python" >&2; exit 1; }; \
+  echo "Installing $(2) into $(1) (once; $(5))"; \
+  $(1)/bin/python -m pip --version >/dev/null 2>&1 || $($(3)) -m venv --clear $(1); \
+  $(call SMALL_TORCH,$(1)/bin/python,$(2)); \
+  $(1)/bin/python $(INSTALL) -r $(2); \
+  cp $(2) $(1)/installed-requirements.txt; \
+}
+endef
 
-# for `make setup-mjlab`: Python 3.11 to 3.13
+# for `make setup-mjlab` and `make setup-isaaclab`
 PYTHON_MJLAB ?= python3
-VENV_MJLAB := .venv-mjlab
-NEEDS_MJLAB := requirements-mjlab.txt
-STAMP_MJLAB := $(VENV_MJLAB)/installed-requirements.txt
-
-# for `make setup-isaaclab`: Python 3.12
-PYTHON_ISAACLAB ?= python3
-VENV_ISAACLAB := .venv-isaaclab
-NEEDS_ISAACLAB := requirements-isaaclab.txt
-STAMP_ISAACLAB := $(VENV_ISAACLAB)/installed-requirements.txt
+PYTHON_ISAACLAB ?= python3.12
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long test-38 setup-mjlab test-mjlab setup-isaaclab test-isaaclab lint docs film bench slurm-test clean
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-15s %s\n", $$1, $$2}'
 	@echo 'Options: make run ARGS="--seed 3"    make run CONFIG=default_config_gridworld.yaml    make run PYTHON=python3.12'
 
 setup: ## create .venv and install requirements.txt (the other targets do it for you)
@@ -78,47 +81,20 @@ test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3, and all
 	ENVOLVE_EXAMPLES=all $(BIN)/python -m pytest -m "slow or hypothesis" $(ARGS)
 
 test-38: setup ## workers in Python 3.8 train every learner (PYTHON38=/path/to/python3.8), in .venv38
-	@cmp -s $(NEEDS38) $(STAMP38) || { \
-	  set -e; \
-	  command -v $(PYTHON38) >/dev/null || { echo "make: $(PYTHON38) is not installed; Python 3.8 is needed: make test-38 PYTHON38=/path/to/python3.8" >&2; exit 1; }; \
-	  $(PYTHON38) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 8))' || { echo "make: $(PYTHON38) is not Python 3.8: make test-38 PYTHON38=/path/to/python3.8" >&2; exit 1; }; \
-	  echo "Installing $(NEEDS38) into $(VENV38) (once; a few minutes)"; \
-	  $(PYTHON38) -m venv --clear $(VENV38); \
-	  $(call SMALL_TORCH,$(VENV38)/bin/python,$(NEEDS38)); \
-	  $(VENV38)/bin/python $(INSTALL) -r $(NEEDS38); \
-	  cp $(NEEDS38) $(STAMP38); \
-	}
-	ENVOLVE_PYTHON38=$(CURDIR)/$(VENV38)/bin/python $(BIN)/python -m pytest tests/test_python38.py $(ARGS)
+	$(call OTHER_VENV,.venv38,requirements-worker-py38.txt,PYTHON38,3.8,a few minutes)
+	ENVOLVE_PYTHON38=$(CURDIR)/.venv38/bin/python $(BIN)/python -m pytest tests/test_python38.py $(ARGS)
 
 setup-mjlab: ## create .venv-mjlab for tasks of mjlab (PYTHON_MJLAB=/path/to/python3.11)
-	@cmp -s $(NEEDS_MJLAB) $(STAMP_MJLAB) || { \
-	  set -e; \
-	  command -v $(PYTHON_MJLAB) >/dev/null || { echo "make: $(PYTHON_MJLAB) is not installed; Python 3.11 to 3.13 is needed: make setup-mjlab PYTHON_MJLAB=/path/to/python3.11" >&2; exit 1; }; \
-	  $(PYTHON_MJLAB) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON_MJLAB) -V 2>&1) is too old for mjlab; Python 3.11 to 3.13 is needed: make setup-mjlab PYTHON_MJLAB=python3.11" >&2; exit 1; }; \
-	  echo "Installing $(NEEDS_MJLAB) into $(VENV_MJLAB) (once; some minutes, 2.5 GB)"; \
-	  $(VENV_MJLAB)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON_MJLAB) -m venv --clear $(VENV_MJLAB); \
-	  $(call SMALL_TORCH,$(VENV_MJLAB)/bin/python,$(NEEDS_MJLAB)); \
-	  $(VENV_MJLAB)/bin/python $(INSTALL) -r $(NEEDS_MJLAB); \
-	  cp $(NEEDS_MJLAB) $(STAMP_MJLAB); \
-	}
+	$(call OTHER_VENV,.venv-mjlab,requirements-mjlab.txt,PYTHON_MJLAB,3.11 3.12 3.13,some minutes and 2.5 GB)
 
 test-mjlab: setup-mjlab ## tasks of mjlab, with mjlab itself (ARGS="-m slow": 520 steps beside its own managers)
-	$(VENV_MJLAB)/bin/python -m pytest -m "not slow" tests/envs/managers $(ARGS)
+	.venv-mjlab/bin/python -m pytest -m "not slow" tests/envs/managers $(ARGS)
 
 setup-isaaclab: ## create .venv-isaaclab for tasks of Isaac Lab 3 (PYTHON_ISAACLAB=/path/to/python3.12)
-	@cmp -s $(NEEDS_ISAACLAB) $(STAMP_ISAACLAB) || { \
-	  set -e; \
-	  command -v $(PYTHON_ISAACLAB) >/dev/null || { echo "make: $(PYTHON_ISAACLAB) is not installed; Python 3.12 is needed: make setup-isaaclab PYTHON_ISAACLAB=/path/to/python3.12" >&2; exit 1; }; \
-	  $(PYTHON_ISAACLAB) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || { echo "make: $$($(PYTHON_ISAACLAB) -V 2>&1) does not fit Isaac Lab; Python 3.12 is needed: make setup-isaaclab PYTHON_ISAACLAB=python3.12" >&2; exit 1; }; \
-	  echo "Installing $(NEEDS_ISAACLAB) into $(VENV_ISAACLAB) (once; some minutes, 8 GB)"; \
-	  $(VENV_ISAACLAB)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON_ISAACLAB) -m venv --clear $(VENV_ISAACLAB); \
-	  $(call SMALL_TORCH,$(VENV_ISAACLAB)/bin/python,$(NEEDS_ISAACLAB)); \
-	  $(VENV_ISAACLAB)/bin/python $(INSTALL) -r $(NEEDS_ISAACLAB); \
-	  cp $(NEEDS_ISAACLAB) $(STAMP_ISAACLAB); \
-	}
+	$(call OTHER_VENV,.venv-isaaclab,requirements-isaaclab.txt,PYTHON_ISAACLAB,3.12,some minutes and 8 GB)
 
 test-isaaclab: setup-isaaclab ## tasks of Isaac Lab, with Isaac Lab itself, on a CPU
-	$(VENV_ISAACLAB)/bin/python -m pytest tests/envs/managers -k isaaclab $(ARGS)
+	.venv-isaaclab/bin/python -m pytest tests/envs/managers -k isaaclab $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
