@@ -34,6 +34,38 @@ def test_every_benchmark_is_on_the_list(capsys):
     assert [line.split()[0] for line in lines if "only with --only" in line] == ["evolve"]
 
 
+def defined(path: Path) -> set[str]:
+    """Names at the top of a file, also within its conditions."""
+    names: set[str] = set()
+    todo: list[ast.AST] = list(ast.parse(path.read_text()).body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        else:
+            names.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            todo.extend(n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt))
+    return names
+
+
+def test_what_benchmarks_import_of_the_project_exists():
+    """Some import it only where another library is installed."""
+    wrong, seen = [], 0
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("envolve."):
+                place = ROOT.joinpath(*node.module.split(".")[1:])
+                file = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
+                there = defined(file) if file.exists() else set()
+                for alias in node.names:
+                    seen += 1
+                    if alias.name not in there and not (place / f"{alias.name}.py").exists():
+                        wrong.append(f"{path.name}:{node.lineno}: {node.module} has no {alias.name}")
+    assert seen > 50 and not wrong
+
+
 def test_every_file_that_measures_belongs_to_a_benchmark():
     files = {p.relative_to(ROOT / "benchmarks").with_suffix("") for p in (ROOT / "benchmarks").rglob("*.py")}
     scripts = {".".join(f.parts) for f in files if "main(" in (ROOT / "benchmarks" / f).with_suffix(".py").read_text()}

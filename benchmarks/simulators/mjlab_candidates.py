@@ -35,9 +35,9 @@ def child(task: str, P: int, N: int, steps: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     if P == 0:
         from envolve.envs.managers.environment import quiet
-        from envolve.envs.managers.library import load
+        from envolve.envs.managers.mjlab import Mjlab
 
-        cfg = load().load_env_cfg(task)
+        cfg = Mjlab().load().load_env_cfg(task)
         cfg.scene.num_envs, cfg.seed = N, 0
         from mjlab.envs import ManagerBasedRlEnv
 

@@ -26,7 +26,7 @@ from envolve.agents.shaped.ppo import defaults
 from envolve.agents.shaped.training import make_envs, make_learner, train_shaped
 from envolve.core.statistics import interval
 from envolve.envs.managers.environment import quiet
-from envolve.envs.managers.library import load
+from envolve.envs.managers.mjlab import Mjlab
 from envolve.envs.shaping.candidate import Candidate
 
 SETTINGS: dict[str, Any] = {
@@ -50,7 +50,7 @@ def theirs(task: str, seed: int, N: int, iterations: int) -> tuple[np.ndarray, f
     from mjlab.envs import ManagerBasedRlEnv
     from mjlab.rl import MjlabOnPolicyRunner, RslRlVecEnvWrapper
 
-    s, registry = SETTINGS, load()
+    s, registry = SETTINGS, Mjlab().load()
     cfg = registry.load_env_cfg(task)
     cfg.scene.num_envs, cfg.seed = N, seed
     agent = dataclasses.asdict(registry.load_rl_cfg(task))
