@@ -129,7 +129,7 @@ def of_sb3(
 
     from envolve.envs.worlds.export import WorldEnv, load_world
     from envolve.envs.worlds.world import RealTask
-    from envolve.experiments.paper.baselines3 import tested
+    from envolve.experiments.paper.common.baselines3 import tested
 
     torch.set_num_threads(1)
     section = problem.env_section(data)
