@@ -192,7 +192,10 @@ def test_a_command_says_at_once_that_it_is_missing(
     assert not list(tmp_path.iterdir()), "nothing was begun"
 
 
-def test_a_goal_run_gives_its_policy_and_its_film(tmp_path: Path, heard: Heard) -> None:
+def test_a_goal_run_gives_its_policy_and_its_film(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envolve.outer.goals.video.SECONDS", 1.0)
     words = ["--task", "simple_u_maze", "--episode_length", "12", "--num_envs", "4", "--batch_size", "16", "--h_dim",
              "8", "--repr_dim", "4", "--unroll_length", "5", "--min_replay_size", "10", "--max_replay_size", "40",
              "--num_timesteps", "200", "--num_evals", "3", "--num_eval_envs", "6", "--threads", "1"]  # fmt: skip
