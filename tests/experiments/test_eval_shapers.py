@@ -234,6 +234,7 @@ def test_a_file_called_human_needs_another_name_or_the_humans_absence(evaluate, 
 def test_a_film_of_the_best_policy(evaluate, tmp_path, monkeypatch):
     """Where there is no OpenGL everything else is done, and that is said."""
     pytest.importorskip("imageio")
+    monkeypatch.setattr("envolve.outer.shapers.compare_film.SECONDS", 1.0)
     path = tmp_path / "film.gif"
     code, out, err, _ = evaluate("--candidates", "good", "--video", path)
     assert code == 0
