@@ -49,17 +49,13 @@ class Files:
 
     def keep(self, name: str, data: bytes) -> None:
         """Writes a file of the run. Raises ValueError for a name that is none of its files, OSError."""
-        if name not in FILES and not POLICY.fullmatch(name):
-            raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
-        path = self.folder / name
+        path = self._path(name, FILES, POLICY)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(str(path), data)
 
     def fetch(self, name: str) -> bytes | None:
         """None if there is no such file. Raises ValueError, OSError."""
-        if name not in (*FILES, *BEGUN_WITH) and not POLICY.fullmatch(name):
-            raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
-        path = self.folder / name
+        path = self._path(name, (*FILES, *BEGUN_WITH), POLICY)
         return read_plain(path, TORCH_BYTES) if path.exists() else None
 
     def policies(self) -> list[str]:
@@ -67,6 +63,12 @@ class Files:
 
     def done(self) -> bool:
         return is_done(self.folder)
+
+    def _path(self, name: str, names: tuple[str, ...], *patterns: re.Pattern[str]) -> Path:
+        """Raises ValueError for a name that is none of these."""
+        if name not in names and not any(pattern.fullmatch(name) for pattern in patterns):
+            raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
+        return self.folder / name
 
 
 class Words:
@@ -119,9 +121,7 @@ class Keeper(Files, Words):
 
     def piece(self, name: str, at: int) -> bytes:
         """At most PIECE bytes of a file from ``at`` on. Raises ValueError, OSError."""
-        if name not in (*FILES, *BEGUN_WITH) and not POLICY.fullmatch(name) and not TRANSITIONS.fullmatch(name):
-            raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
-        return read_piece(self.folder / name, at, PIECE)
+        return read_piece(self._path(name, (*FILES, *BEGUN_WITH), POLICY, TRANSITIONS), at, PIECE)
 
     def keep_of(self, term: int, name: str, data: bytes) -> None:
         with self.lock:
