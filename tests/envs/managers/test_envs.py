@@ -40,6 +40,25 @@ def rewarding(function: Any) -> Candidate:
     return Candidate("rewarding", {"compute_reward": Shaper(function, False)})
 
 
+MISTAKES = ("raises", "nan", "shape", "changes", "ends at once")
+
+
+def mistaken(mistake: str) -> Candidate:
+    """A candidate with one of ``MISTAKES``; only one that ends its episodes at once does not fail."""
+
+    def bad(state: dict[str, Tensor]) -> Any:
+        if mistake == "raises":
+            return state["no_such_name"]
+        if mistake == "changes":
+            state["own_reward"].zero_()
+        return {"nan": state["own_reward"] * torch.nan, "shape": torch.zeros(1)}.get(mistake, state["own_reward"] + 0)
+
+    candidate = rewarding(bad)
+    if mistake == "ends at once":
+        candidate.shapers["compute_terminal"] = Shaper(lambda state: state["own_reward"] < torch.inf, False)
+    return candidate
+
+
 def play(envs: ManagedEnvs, steps: int = 40, size: float = 2.0) -> dict[str, Tensor]:
     """Everything that candidates saw, [steps, P, ...]."""
     envs.begin(staggered=True)
@@ -67,18 +86,9 @@ def test_a_candidate_has_the_same_bits_alone_and_among_others() -> None:
     assert not same(together, together, 0, 1)
 
 
-@pytest.mark.parametrize("mistake", ["raises", "nan", "shape", "changes", "ends at once"])
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_one_candidate_does_changes_no_bit_of_the_others(mistake: str) -> None:
-    def bad(state: dict[str, Tensor]) -> Any:
-        if mistake == "raises":
-            return state["no_such_name"]
-        if mistake == "changes":
-            state["own_reward"].zero_()
-        return {"nan": state["own_reward"] * torch.nan, "shape": torch.zeros(1)}.get(mistake, state["own_reward"] + 0)
-
-    middle = rewarding(bad)
-    if mistake == "ends at once":
-        middle.shapers["compute_terminal"] = Shaper(lambda state: state["own_reward"] < torch.inf, False)
+    middle = mistaken(mistake)
     good = play(make([Candidate("a"), Candidate("b"), Candidate("c")]))
     envs = make([Candidate("a"), middle, Candidate("c")])
     other = play(envs)

@@ -24,7 +24,7 @@ from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.evaluate.shapers import evaluate_shapers
 from envolve.outer.shapers.plan import task_and_engine
 from tests.envs.managers import fake_lab
-from tests.envs.managers.test_envs import N, numbers, play, rewarding, same
+from tests.envs.managers.test_envs import MISTAKES, N, mistaken, numbers, play, same
 from tests.outer.small import ROOT
 
 NAME = "isaaclab:" + fake_lab.TASK
@@ -67,18 +67,9 @@ def test_a_candidate_has_the_same_bits_alone_and_among_others() -> None:
     assert same(together, together, 0, 2) and same(together, alone, 1, 0) and not same(together, together, 0, 1)
 
 
-@pytest.mark.parametrize("mistake", ["raises", "nan", "shape", "changes", "ends at once"])
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_one_candidate_does_changes_no_bit_of_the_others(mistake: str) -> None:
-    def bad(state: dict[str, Tensor]) -> Any:
-        if mistake == "raises":
-            return state["no_such_name"]
-        if mistake == "changes":
-            state["own_reward"].zero_()
-        return {"nan": state["own_reward"] * torch.nan, "shape": torch.zeros(1)}.get(mistake, state["own_reward"] + 0)
-
-    middle = rewarding(bad)
-    if mistake == "ends at once":
-        middle.shapers["compute_terminal"] = Shaper(lambda state: state["own_reward"] < torch.inf, False)
+    middle = mistaken(mistake)
     good = played([Candidate("a"), Candidate("b"), Candidate("c")])
     other = played([Candidate("a"), middle, Candidate("c")])
     assert same(good, other, 0, 0) and same(good, other, 2, 2) and not same(good, other, 1, 1)
