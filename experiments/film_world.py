@@ -43,6 +43,7 @@ many steps. The film loops; in the run's folder, envolve report shows it.
 Classic control tasks are drawn by Gymnasium's own renderers (pip install 'envolve[baselines,video]'), robots of MuJoCo
 with sky and floor, gridworlds as cells. Exit codes: 0 the film is there, 1 the world or the film cannot be made,
 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+FAILURES = (WorldFileError, VideoError, ValueError)  # what film() raises beside ConfigError
 MODEL = "model.pt"
 MOST = {"agents": 4, "steps": 2000}  # rows of the film; steps, which decide its length
 
@@ -64,6 +65,7 @@ class Args:
 
 
 def film(args: Args) -> int:
+    """-> exit code. Raises ConfigError, OSError, and what FAILURES names."""
     for option, value, least in (("--agents", args.agents, 1), ("--steps", args.steps, 1), ("--seed", args.seed, 0),
                                  ("--threads", args.threads, 0)):  # fmt: skip
         check_count(option, value, least)
@@ -97,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("OpenGL").setLevel(logging.WARNING)  # it says which of its modules are not there
     torch.set_num_threads(1)
-    return exit_code(PROG, lambda: film(args), (WorldFileError, VideoError, ValueError))
+    return exit_code(PROG, lambda: film(args), FAILURES)
 
 
 if __name__ == "__main__":

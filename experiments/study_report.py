@@ -31,6 +31,7 @@ world contains, the lineage of written code, configuration and commands. The fil
   envolve report results/RUN --open              make the page and open it in the browser
   envolve report results/RUN_A results/RUN_B     side by side, with the differences of their configurations
   envolve report results/RUN --watch             a live page on this machine while the run goes on
+  envolve report results/RUN --film              film agents in the run's world first, if there is no film yet
   envolve report results/STUDY --text            of a search over hyperparameters, without the page
 
 Runs of every command: run, evolve, shape, write, tune, goal, evolve-goals, distributed and paper; also while they run,
@@ -62,6 +63,9 @@ class Args:
     """Serve the page on 127.0.0.1, and refresh it while the run goes on; Ctrl-C ends it."""
     port: int = 0
     """Port of --watch; 0: a free one."""
+    film: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Before, make world.gif where a run has a world and no film: agents trained in it, beside the task (envolve film;
+    up to some minutes each)."""
     text: tyro.conf.FlagCreatePairsOff[bool] = False
     """No page: only the text report of a search over hyperparameters."""
 
@@ -74,12 +78,16 @@ def report(args: Args) -> int:
     """-> exit code. Raises ConfigError, OSError, NoRunError."""
     if not args.folder:
         raise ConfigError(["FOLDER: found nothing, expected the folder of a run"])
-    if args.watch and args.text:
-        raise ConfigError(["--watch: found with --text, expected one of the two"])
+    for option, given in (("--watch", args.watch), ("--film", args.film)):
+        if given and args.text:
+            raise ConfigError([f"{option}: found with --text, expected one of the two"])
     if not 0 <= args.port < 65536:
         raise ConfigError([f"--port: found {args.port}, expected 0 to 65535"])
     if args.text:
         return max(study_text(folder, args.out) for folder in args.folder)
+    if args.film:
+        for folder in args.folder:
+            film_of(folder)
     from envolve.experiments.pages import KINDS
     from envolve.outer.page.watch import Pages, serve
 
@@ -99,6 +107,18 @@ def report(args: Args) -> int:
         if not webbrowser.open(path.resolve().as_uri()):
             print(f"No browser was found; open {path.resolve().as_uri()}")
     return max(codes, default=0)
+
+
+def film_of(folder: Path) -> None:
+    """Films the folder's world if it has one and no film yet. A world that cannot be filmed costs a message."""
+    if not (folder / "model.pt").is_file() or any(folder.glob("*.gif")) or any(folder.glob("*.mp4")):
+        return
+    from envolve.experiments import film_world
+
+    try:
+        film_world.film(film_world.Args(folder))
+    except (ConfigError, *film_world.FAILURES) as e:
+        complain(f"note: no film of {folder}: {e}")
 
 
 def write_page(folder: Path, content: str) -> Path:

@@ -66,9 +66,8 @@ def read(folder: Folder) -> Page:
     )
     quick = sum(d.quick for d in found.values())
     series = sum(len(d.series) for d in found.values())
-    page.verdict = f"{len(found)} data file{'s' * (len(found) != 1)} with {series} series." + (
-        f" Quick looks, which are too small to conclude from: {quick}." if quick else ""
-    )
+    small = f"; {quick} of them from a quick look, too small to conclude from" if quick else ""
+    page.verdict = f"{len(found)} data file{'s' * (len(found) != 1)} with {series} series{small}."
     page.facts = [
         Fact("Experiments", str(len(experiments)), ", ".join(experiments)),
         Fact("Series", str(series), ""),
@@ -216,7 +215,7 @@ def read_worlds(folder: Folder) -> Page:
         ends = s["iqm_interval"]
         told = "" if ends is None else f" [{precise(ends[0])}, {precise(ends[1])}]"
         page.verdict = (
-            f"{solved} of {len(runs)} worlds are solved. Score, interquartile mean over worlds: "
+            f"{solved} of {len(runs)} worlds are solved; score, interquartile mean over worlds: "
             f"{precise(s['iqm'])}{told}."
         )
     else:

@@ -88,7 +88,7 @@ def verdict(best: Mapping[str, Any], written: Sequence[Individual], human: Indiv
     said = f"The best of {len(written)} rewards reaches {precise(score)} ({UNIT})"
     if human is not None and human.ok:
         said += f"; the environment's own reward {precise(human.score)}"
-    return f"{said}. {len(written) - len(good)} have no fitness."
+    return f"{said}; {len(written) - len(good)} have no fitness."
 
 
 def samples(folder: Folder) -> list[Individual]:

@@ -22,7 +22,7 @@ from envolve.llm.reporting.page_parts import (
 )
 from envolve.llm.search.individual import HUMAN, Individual, best_of
 from envolve.outer.page.charts import INK, PALETTE, intervals
-from envolve.outer.page.common import closing, configuration, finite, possible, score_range, span, with_unit
+from envolve.outer.page.common import beside, closing, configuration, finite, score_range, score_text, span, with_unit
 from envolve.outer.page.parts import Code, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import precise
@@ -117,11 +117,6 @@ def _shapers(arguments: Mapping[str, Any]) -> str:
     return ", ".join(words.get(str(t), str(t)) for t in types) if isinstance(types, list) and types else "shapers"
 
 
-def _said(score: float, ends: Any, unit: str) -> str:
-    low, high = possible(ends, unit)
-    return precise(score) if low is None or high is None else f"{precise(score)} [{precise(low)}, {precise(high)}]"
-
-
 def _money(ledger: Any) -> str:
     total = ledger.get("total") if isinstance(ledger, dict) else None
     usd = finite(total.get("usd")) if isinstance(total, dict) else math.nan
@@ -131,33 +126,27 @@ def _money(ledger: Any) -> str:
 def verdict(
     result: Mapping[str, Any], written: Sequence[Individual], human: Individual | None, unit: str, money: str = ""
 ) -> str:
-    """The best beside the human's in the last test, else in the selection. money: what the models cost."""
+    """One sentence: the best beside the human's in the last test, else in the selection, and the price. money: what
+    the models cost."""
     counts = Counter(state_of(i) for i in written)
-    parts = [f"{counts['trained']} of {len(written)} candidates were trained"]
-    parts += [f"{counts['rejected']} were refused before any training"] * bool(counts["rejected"])
-    parts += [f"{counts['failed']} failed in training"] * bool(counts["failed"])
     steps = sum(i.steps for i in written)
-    told = ", ".join(parts) + f"; price: {steps:,} environment steps{money}."
+    kinds = {"trained": "trained", "rejected": "refused", "failed": "failed in training"}
+    became = ", ".join(f"{counts[key]} {words}" for key, words in kinds.items() if counts[key])
+    price = f"price: {steps:,} environment steps{money} for {len(written)} candidates" + f" ({became})" * bool(became)
     best, own = result.get("best"), result.get("human")
     if isinstance(best, dict) and math.isfinite(finite(best.get("score"))):
         n = len(best.get("agent_scores") or [])
         name = f"Candidate i{best['id']:03d}" if isinstance(best.get("id"), int) else "The best candidate"
-        value = with_unit(_said(finite(best.get("score")), best.get("interval"), unit), unit)
-        said = f"{name} scores {value} with {n} fresh agents"
+        said = f"{name} scores {with_unit(score_text(best, unit), unit)} with {n} fresh agents"
         if isinstance(own, dict) and math.isfinite(finite(own.get("score"))):
-            b, h = finite(best.get("score")), finite(own.get("score"))
-            how = "as much as" if b == h else "more than" if b > h else "less than"
-            ends = (span(best.get("interval")), span(own.get("interval")))
-            low, high = (ends[0][0], ends[1][1]) if b > h else (ends[1][0], ends[0][1])
-            close = "; the intervals overlap" if b != h and low is not None and high is not None and low <= high else ""
-            said += f", {how} the human's shapers, {_said(h, own.get('interval'), unit)}{close}"
-        return f"{said}. {told}"
+            said += f", {beside(best, own, unit)}"
+        return f"{said}; {price}."
     top = best_of(written)
     if top is None:
-        return f"Nothing has a score yet. {told}"
-    beside = f"; the human's {precise(human.score)}" if human is not None and human.ok else ""
-    value = with_unit(_said(top.score, top.interval, unit), unit)
-    return f"Best so far {name_of(top)}, {value} in the selection{beside}. {told}"
+        return f"Nothing has a score yet; {price}."
+    so_far = score_text({"score": top.score, "interval": top.interval}, unit)
+    other = f", the human's {precise(human.score)}" if human is not None and human.ok else ""
+    return f"Best so far {name_of(top)}, {with_unit(so_far, unit)} in the selection{other}; {price}."
 
 
 def _facts(

@@ -11,6 +11,7 @@ from envolve.core.cleaning import one_line
 from envolve.core.statistics import within
 from envolve.outer.page.parts import Code, Page, Part, Table
 from envolve.outer.page.reading import Folder, shell
+from envolve.outer.reporting.report import precise
 
 LONGEST_LABEL = 48
 VERSIONS = ("python", "torch", "numpy", "numba", "gymnasium", "mujoco", "git")
@@ -43,6 +44,25 @@ def possible(ends: Any, unit: str) -> tuple[float | None, float | None]:
     """The part of an interval of scores [low, high] that can be, as ``core.statistics.within`` has it."""
     low, high = span(ends)
     return (low, high) if low is None or high is None else within(low, high, score_range(unit))
+
+
+def beside(best: Mapping[str, Any], human: Mapping[str, Any], unit: str) -> str:
+    """The best's score against the human's, both with ``score`` and ``interval``: "more than the human's shapers (1.9
+    [1.7, 2.1]); the intervals overlap". Equal scores and overlapping intervals are said to be such."""
+    b, h = finite(best.get("score")), finite(human.get("score"))
+    how = "as much as" if b == h else "more than" if b > h else "less than"
+    upper, lower = (best, human) if b > h else (human, best)
+    low, high = span(upper.get("interval"))[0], span(lower.get("interval"))[1]
+    close = b != h and low is not None and high is not None and low <= high
+    tail = "; their intervals overlap" if close else ""
+    return f"{how} the human's shapers ({score_text(human, unit)}){tail}"
+
+
+def score_text(candidate: Mapping[str, Any], unit: str = "") -> str:
+    """``score`` and ``interval``: 0.9 [0.7, 0.95]."""
+    low, high = possible(candidate.get("interval"), unit)
+    middle = precise(finite(candidate.get("score")))
+    return middle if low is None or high is None else f"{middle} [{precise(low)}, {precise(high)}]"
 
 
 def finite(value: Any) -> float:

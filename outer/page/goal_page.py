@@ -88,13 +88,13 @@ def _agent(agent: str, learner: Mapping[str, Any]) -> str:
 def verdict(points: Sequence[Point], scores: Sequence[Score]) -> str:
     last, members = points[-1], len({s.member for s in scores})
     over = f"over {members} members" if members > 1 else f"over {scores[-1].episodes} episodes of one agent"
-    lost = f" {last.failed} of {members} diverged and are left out." if last.failed else ""
+    lost = f"; {last.failed} of {members} diverged and are left out" if last.failed else ""
     first = points[0]
     return (
         f"After {last.steps:,} steps of each member, {interval(last.success, last.success_interval)} of the episodes "
         f"come near the goal, and {interval(last.near, last.near_interval)} decisions of an episode are near it; "
-        f"before training it was {interval(first.success, first.success_interval)}. "
-        f"Brackets: 95 % intervals {over}.{lost}"
+        f"before training it was {interval(first.success, first.success_interval)} "
+        f"(brackets: 95 % intervals {over}){lost}."
     )
 
 
@@ -285,6 +285,6 @@ def _evolution_verdict(found: str, rows: Sequence[Mapping[str, str]]) -> str:
     if line:
         return (
             " ".join(line.replace("   ", "; ").split())
-            + ". Brackets: 95 % intervals over agents with equal random seeds."
+            + " (brackets: 95 % intervals over agents with equal random seeds)."
         )
     return f"{len(rows)} generations so far." if rows else "Nothing yet."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envolve.core.cleaning import one_line
@@ -73,7 +73,7 @@ def read(folder: Folder) -> Page:
     if folder.has("model.pt"):
         parts = folder.attempt("model.pt", lambda: world_parts(folder.path / "model.pt"))
         films = folder.films()
-        hint = f"A film of agents in it is not there yet: envolve film {folder.path}"
+        hint = f"A film of agents in it is not there yet: envolve report {folder.path} --film"
         page.add("What the world contains", *films, *(parts or []), lead="" if films or kind == "shaper" else hint)
     else:
         page.add("Films", *folder.films())
@@ -131,14 +131,19 @@ def verdict(found: str, report: Any, points: list[CurvePoint], gtn: Mapping[str,
     spent = re.search(r"evolution: ([\d,]+) real steps[^;]*(?:; this (.*))?\.", found)
     if world is None or spent is None:
         kept = ("An agent needs", "No comparison", "Price with the evolution")
-        return " ".join([f"{first}.", *(line for line in lines if line.startswith(kept))])
+        return _one_sentence([first, *(line for line in lines if line.startswith(kept))])
     said = f"{first}: agents trained in the world return {_value_of(world[1])} on the task after {world[0]} steps each"
     if real is not None:
         said += f", agents trained on the task {_value_of(real[1])} after {real[0]}"
     pays = f", which {spent[2].replace('has paid', 'pays')}" if spent[2] else ""
     said += f"; evolving took {spent[1]} real steps{pays}"
-    why = next((f" {line}" for line in lines if line.startswith("No comparison")), "")
-    return f"{said}.{why}"
+    return _one_sentence([said, *(line for line in lines if line.startswith("No comparison"))])
+
+
+def _one_sentence(parts: Sequence[str]) -> str:
+    """Sentences of a summary, joined by semicolons."""
+    first, *others = (part.rstrip(".") for part in parts)
+    return "; ".join([first, *(f"{other[:1].lower()}{other[1:]}" for other in others)]) + "."
 
 
 def _value_of(cell: str) -> str:

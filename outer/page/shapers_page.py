@@ -8,7 +8,18 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, intervals, lines, robust
-from envolve.outer.page.common import closing, configuration, finite, label, possible, score_range, span, with_unit
+from envolve.outer.page.common import (
+    beside,
+    closing,
+    configuration,
+    finite,
+    label,
+    possible,
+    score_range,
+    score_text,
+    span,
+    with_unit,
+)
 from envolve.outer.page.parts import COMPLETE, STOPPED, Chart, Code, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import precise
@@ -64,36 +75,22 @@ def _texts(versions: Any) -> dict[str, str]:
     return {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
 
 
-def score_text(candidate: Mapping[str, Any], unit: str = "") -> str:
-    low, high = possible(candidate.get("interval"), unit)
-    middle = precise(finite(candidate.get("score")))
-    return middle if low is None or high is None else f"{middle} [{precise(low)}, {precise(high)}]"
-
-
 def verdict(scored: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, Any]], unit: str) -> str:
-    """The best candidate beside the human's shapers. Equal scores and overlapping intervals are said to be such."""
+    """One sentence: the best candidate beside the human's shapers, and the price."""
     own = [c for c in scored if c.get("name") != HUMAN]
     human = next((c for c in scored if c.get("name") == HUMAN), None)
-    lost = f" {len(failed)} failed." if failed else ""
+    lost = f"; {len(failed)} failed" if failed else ""
     if not own:
-        return f"No candidate has a score.{lost}"
+        return f"No candidate has a score{lost}."
     best = max(own, key=lambda c: finite(c.get("score")))
     equal = [c for c in own if c.get("score") == best.get("score")]
-    name = f"{len(equal)} candidates share the highest score:"
+    name = f"{len(equal)} candidates share the highest score,"
     if len(equal) == 1:
         name = f"Candidate {best.get('name')} scores"
     said = f"{name} {with_unit(score_text(best, unit), unit)}"
     steps = max((s for c in scored for s in _curve(c)[0]), default=math.nan)
-    lost += f" Price: {steps:,.0f} environment steps per agent." if steps == steps else ""
-    if human is None:
-        return f"{said}.{lost}"
-    b, h = finite(best.get("score")), finite(human.get("score"))
-    how = "as much as" if b == h else "more than" if b > h else "less than"
-    ends = span(best.get("interval")), span(human.get("interval"))
-    low, high = (ends[0][0], ends[1][1]) if b > h else (ends[1][0], ends[0][1])
-    close = low is not None and high is not None and low <= high and b != h
-    tail = "; their intervals overlap" if close else ""
-    return f"{said}, {how} the human's shapers ({score_text(human, unit)}){tail}.{lost}"
+    lost += f"; price: {steps:,.0f} environment steps per agent" if steps == steps else ""
+    return f"{said}{'' if human is None else ', ' + beside(best, human, unit)}{lost}."
 
 
 def _facts(

@@ -101,8 +101,8 @@ def verdict(records: Sequence[Record], loss: str, unit: str) -> str:
     how = "proposed by the model" if best.trial.model_based else "drawn at random"
     return (
         f"The lowest {loss} at {best.trial.budget:g} {unit} is {precise(best.result.loss)}, of configuration "
-        f"{name_of(best.trial.config_id)}, {how}. It is the best of {at} at this budget, and of {n} in all; the lowest "
-        f"of many noisy losses flatters, so test it with fresh seeds. Price: {price}."
+        f"{name_of(best.trial.config_id)}, {how}, the best of {at} at this budget and of {n} in all (the lowest of "
+        f"many noisy losses flatters: test it with fresh seeds); price: {price}."
     )
 
 

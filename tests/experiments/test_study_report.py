@@ -31,6 +31,25 @@ def test_a_page_in_the_folder_of_the_run(
     assert sorted(p.name for p in run.iterdir()) == before
 
 
+def test_a_film_of_the_world_is_made_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("imageio", reason="imageio is not installed")
+    run = ALL["run"](tmp_path / "run")
+    assert exit_code(study_report.main, [run]) == 0
+    hint = f"envolve report {run} --film"
+    assert hint in check_safe((run / "report.html").read_text()).shown
+    assert exit_code(study_report.main, [run, "--film"]) == 0
+    made = (run / "world.gif").read_bytes()
+    assert made and "seed 0, agent" in capsys.readouterr().out
+    page = (run / "report.html").read_text()
+    assert "data:image/gif;base64," in page and hint not in page
+    (run / "model.pt").write_bytes(b"damaged")
+    assert exit_code(study_report.main, [run, "--film"]) == 0 and (run / "world.gif").read_bytes() == made
+    (run / "world.gif").unlink()
+    capsys.readouterr()
+    assert exit_code(study_report.main, [run, "--film"]) == 0, "a page without a film is a page"
+    assert f"note: no film of {run}: {run / 'model.pt'}" in capsys.readouterr().err
+
+
 def test_several_runs_go_to_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [ALL["goal"](tmp_path / "a"), ALL["goal"](tmp_path / "b")]
     (tmp_path / "here").mkdir()

@@ -34,7 +34,7 @@ def test_candidates_with_their_code_and_cost(tmp_path: Path) -> None:
     assert page.fits(Folder(run)) and not page.fits(Folder(tmp_path))
     made = page.read(Folder(run))
     assert made.problems == [] and made.title == "Ant: rewards by gpt-a, llama-b"
-    assert f"of {len(everyone)} candidates were trained" in made.verdict and "Best so far" in made.verdict
+    assert f"for {len(everyone)} candidates" in made.verdict and "Best so far" in made.verdict
     nodes, details = lineage_of(check_safe(write.html([made])))
     assert len(nodes) == 21 and nodes["human"]["state"] == "human"
     for i in everyone:
@@ -94,8 +94,8 @@ def test_the_last_test_decides(tmp_path: Path) -> None:
     made = page.read(Folder(run))
     assert made.state == "complete"
     assert made.verdict.startswith(
-        "Candidate i003 scores 2 [1.8, 2.2] m/s with 5 fresh agents, more than the human's shapers, "
-        "1.9 [1.7, 2.1]; the intervals overlap."
+        "Candidate i003 scores 2 [1.8, 2.2] m/s with 5 fresh agents, more than the human's shapers "
+        "(1.9 [1.7, 2.1]); their intervals overlap; price: "
     )
     part = next(p for s in made.sections for p in s.parts if isinstance(p, Lineage))
     assert part.best == 3

@@ -50,8 +50,11 @@ def run(folder: Path) -> Path:
     (folder / "comparison.json").write_text(json.dumps({"in the evolved world": agents, "in the real task": agents}))
     section, task = EnvSection(reward_env_type=2, solved_reward=-20.0), make_task("Cliff")
     flat = init_world("rn", task, section, torch.zeros(1, dtype=torch.int64))[0]
-    config: dict[str, Any] = {"envs": {"Cliff": {"reward_env_type": 2, "solved_reward": -20.0}},
-                              "agents": {"gtn": {"agent_name": "QL"}, "ql": {"gamma": 0.8}}}  # fmt: skip
+    config: dict[str, Any] = {
+        "env_name": "Cliff",
+        "envs": {"Cliff": {"reward_env_type": 2, "solved_reward": -20.0}},
+        "agents": {"gtn": {"agent_name": "QL", "synthetic_env_type": 1}, "ql": {"gamma": 0.8}},
+    }
     save_world(str(folder / "model.pt"), "rn", "Cliff", flat, config)
     return folder
 

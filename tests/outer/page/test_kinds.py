@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -24,15 +25,15 @@ VERDICTS = {
     "2,967,241 real steps, which pays after 11,719 agents.",
     "evolve": "The world helped: PPO returns 78.5.",
     "shapers": "Candidate mine scores 0.9 [0.7, 0.95] (share of the time limit), more than the human's shapers "
-    "(0.8 [0.6, 0.9]); their intervals overlap. 1 failed. Price: 30 environment steps per agent.",
+    "(0.8 [0.6, 0.9]); their intervals overlap; 1 failed; price: 30 environment steps per agent.",
     "study": "The lowest loss at 15",
     "goal": "After 200 steps of each member, 0.2",
-    "goals": "16 fresh agents each; evolved 0.01 [0.00, 0.06]; plain 0.00; difference +0.01. Brackets: 95 % intervals",
+    "goals": "16 fresh agents each; evolved 0.01 [0.00, 0.06]; plain 0.00; difference +0.01 (brackets: 95 % intervals",
     "distributed": "After 40 gradient steps the greedy policy returns 27.0, standard deviation 3.0 over 5 episodes.",
-    "paper": "1 data file with 2 series. Quick looks, which are too small to conclude from: 1.",
-    "worlds": "3 of 3 worlds are solved. Score, interquartile mean over worlds: -1252",
+    "paper": "1 data file with 2 series; 1 of them from a quick look, too small to conclude from.",
+    "worlds": "3 of 3 worlds are solved; score, interquartile mean over worlds: -1252",
     "write": "Best so far i0",
-    "gym": "The best of 6 rewards reaches 11.5 (fitness of the final policy); the environment's own reward 7.5. 2 have",
+    "gym": "The best of 6 rewards reaches 11.5 (fitness of the final policy); the environment's own reward 7.5; 2 have",
 }
 
 
@@ -50,6 +51,7 @@ def test_each_kind_is_shown(made: tuple[str, Path]) -> None:
     page = read_page(folder, KINDS)
     assert page.problems == []
     assert page.verdict.startswith(VERDICTS[name])
+    assert re.findall(r"[.!?](?=\s|$)", page.verdict) == ["."], "a verdict is one sentence"
     assert folder.name not in page.title  # no name of a folder is a title
     assert page.facts and len(page.sections) >= 3 and charts(page)
     for chart in charts(page):
@@ -172,7 +174,7 @@ def test_a_run_without_its_comparison_still_has_a_verdict() -> None:
     found += "  Price with the evolution: 1,000 real steps were spent on evolving.\n"
     price = "Price with the evolution: 1,000 real steps were spent on evolving."
     said = run_page.verdict(found, None, [], {}, "complete")
-    assert said == f"Not solved (mean return of at least 195.0). {price}"
+    assert said == f"Not solved (mean return of at least 195.0); p{price[1:]}"
 
 
 def test_a_link_out_of_the_folder_is_not_followed(made: tuple[str, Path], tmp_path: Path) -> None:
