@@ -82,9 +82,9 @@ class Size:
     """budget: trainings of a search; iterations, envs: of a training; fresh: agents of the final score."""
 
     budget: int = 12
-    iterations: int = 100
+    iterations: int = 50
     envs: int = 64
-    fresh: int = 5
+    fresh: int = 3
 
     def training(self, task: str) -> Training:
         return Training(task, "ppo", default_section("ppo"), self.envs, self.iterations)
