@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.common.cells import CELLS
 from benchmarks.worlds import equal_price
 from benchmarks.worlds.equal_price import ARMS, EXPERTS, TASKS, configuration, results, table, work
 from envolve.outer.checkpoint import RunError
@@ -47,8 +48,9 @@ def test_cells_are_run_once_and_shown_with_their_intervals(tmp_path: Path) -> No
     lines = table(results(tmp_path)).splitlines()[2:]
     assert len(lines) == len(ARMS) and lines[0].startswith("| CartPole-v0 | 1,000 | evolved | 5 | 1,002 | ppo 1.0")
     assert "policy 20.0 [" in lines[-1]
-    (tmp_path / "cell-x.json").write_text(json.dumps({"task": 3}))
-    with pytest.raises(RunError, match="cell-x.json: found another content"):
+    with (tmp_path / CELLS).open("a") as file:
+        file.write(json.dumps({"cell": "x", "task": 3}) + "\n")
+    with pytest.raises(RunError, match="cells.jsonl: x: found another content"):
         results(tmp_path)
 
 

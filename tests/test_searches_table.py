@@ -15,11 +15,12 @@ SMALL = ("--only-tasks", "cliff_rn", "--seeds", "1", "--budget", "700")
 
 
 def figures(out, name):
-    row = json.loads((out / f"cell-cliff_rn-{name}-0.json").read_text())
+    rows = [json.loads(line) for line in (out / cells.CELLS).read_text().splitlines()]
+    (row,) = [row for row in rows if row["cell"] == f"cliff_rn-{name}-0"]
     return {k: v for k, v in row.items() if k not in ("seconds", "cpu_seconds")}
 
 
-def test_cells_are_files_and_a_stopped_one_goes_on(tmp_path, monkeypatch, capsys):
+def test_cells_are_kept_and_a_stopped_one_goes_on(tmp_path, monkeypatch, capsys):
     assert searches.main(["--out", str(tmp_path / "whole"), *SMALL, "--only-searches", "snes", "random"]) == 0
     shown = capsys.readouterr().out
     assert "| cliff_rn | snes | 0 of 1 | > 700 | censored |" in shown
@@ -33,7 +34,7 @@ def test_cells_are_files_and_a_stopped_one_goes_on(tmp_path, monkeypatch, capsys
 
     monkeypatch.setattr(cells, "evaluate", stops)
     words = ["--out", str(tmp_path / "cut"), *SMALL, "--only-searches", "snes"]
-    assert searches.main(words) == 130 and not list((tmp_path / "cut").glob("cell-*"))
+    assert searches.main(words) == 130 and not (tmp_path / "cut" / cells.CELLS).exists()
     monkeypatch.setattr(cells, "evaluate", real)
     assert searches.main(words) == 0
     assert figures(tmp_path / "cut", "snes") == figures(tmp_path / "whole", "snes")
@@ -59,10 +60,29 @@ def test_medians_with_censored_runs():
 def test_refusals_are_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         searches.main(["--seeds", "0"])
-    (tmp_path / "cell-a.json").write_text('{"task": 3}')
-    assert searches.main(["--table", "--out", str(tmp_path)]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert "cell-a.json: found another content than a cell of this program" in said[-1]
+    kept = tmp_path / cells.CELLS
+    for line, why in (('{"cell": "a", "task": 3}', "a: found another content"), ("[1]", "line 1: found no cell")):
+        kept.write_text(f"{line}\n")
+        assert searches.main(["--table", "--out", str(tmp_path)]) == 1
+        assert f"{kept}: {why}" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_line_that_was_cut_off_is_computed_again(tmp_path):
+    ran = []
+
+    def run(name):
+        ran.append(name)
+        return {"value": name}
+
+    for _ in range(2):
+        cells.work(tmp_path, [("a",), ("b",), ("c",)], run, str)
+    path = tmp_path / cells.CELLS
+    whole = path.read_bytes()
+    assert ran == ["a", "b", "c"] and whole.count(b"\n") == 3
+    path.write_bytes(whole[:-5])
+    assert [row["value"] for row in cells.results(tmp_path, {"value": str})] == ["a", "b"]
+    cells.work(tmp_path, [("a",), ("b",), ("c",)], run, str)
+    assert ran[3:] == ["c"] and path.read_bytes() == whole
 
 
 def test_every_search_has_as_many_worlds_but_cma():

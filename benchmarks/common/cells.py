@@ -1,4 +1,5 @@
-"""Benchmarks made of cells: each is a file, those that are there are not run again, a stopped search goes on.
+"""Benchmarks made of cells: each is a line of ``cells.jsonl``, those that are there are not run again, a stopped search
+goes on.
 
 A benchmark says what its cells are and how one is run; here are the files, the loop over what is missing, a search in
 this process, and the command line around them.
@@ -7,6 +8,7 @@ this process, and the command line around them.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import logging
 import sys
@@ -19,7 +21,6 @@ import torch
 from rich.console import Console
 
 from envolve.core.files import read_text
-from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, load_config, store_config
 from envolve.outer.evaluate.networks import evaluate
@@ -27,6 +28,7 @@ from envolve.outer.exchange.in_process import InProcess
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run
 
+CELLS = "cells.jsonl"
 ENDLESS = 10**6  # generations: the budget ends a search
 Row = dict[str, Any]
 
@@ -46,32 +48,51 @@ def search(run_dir: Path, fresh: Callable[[], Config], enough: Callable[[Run], b
 
 
 def results(out: Path, kinds: Mapping[str, type]) -> list[Row]:
-    """Finished cells, each checked for the keys that a table reads, with their types. Raises RunError."""
-    rows = []
-    for path in sorted(out.glob("cell-*.json")):
+    """Finished cells, in the order of their names. kinds: keys that a table reads, and their types. Raises RunError."""
+    rows = _rows(out)
+    for name, row in rows.items():
+        if any(type(row.get(key)) is not kind for key, kind in kinds.items()):
+            raise RunError(f"{out / CELLS}: {name}: found another content than a cell of this program; remove the line")
+    return [rows[name] for name in sorted(rows)]
+
+
+def _rows(out: Path) -> dict[str, Row]:
+    """Rows by the cell's name. A last line that was cut off is none. Raises RunError."""
+    path = out / CELLS
+    rows = {}
+    lines = read_text(path).split("\n")[:-1] if path.exists() else []
+    for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(read_text(path))
-        except ValueError:
-            row = None
-        if not isinstance(row, dict) or any(type(row.get(key)) is not kind for key, kind in kinds.items()):
-            raise RunError(f"{path}: found another content than a cell of this program; remove the file")
-        rows.append(row)
+            row = json.loads(line)
+            rows[str(row.pop("cell"))] = row
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise RunError(f"{path}: line {number}: found no cell of this program; remove the line") from None
     return rows
 
 
 def work(out: Path, cells: Iterable[tuple[Any, ...]], run: Callable[..., Row], shown: Callable[[Row], str]) -> None:
     """Runs the cells that are missing. cells: their names, in order; run: takes the parts of a name, gives a row, to
-    which ``cpu_seconds`` is added; shown: what is said of a row."""
+    which ``cpu_seconds`` is added; shown: what is said of a row. Several processes may share ``out`` if they have
+    different cells."""
     out.mkdir(parents=True, exist_ok=True)
     for parts in cells:
-        path = out / f"cell-{'-'.join(map(str, parts))}.json"
-        if path.exists():
+        name = "-".join(map(str, parts))
+        if name in _rows(out):
             continue
         began = time.process_time()
         row = run(*parts)
-        row["cpu_seconds"] = time.process_time() - began
-        write_atomic(str(path), (json.dumps(row, indent=1) + "\n").encode())
+        row["cpu_seconds"] = round(time.process_time() - began, 1)
+        _append(out / CELLS, {"cell": name, **row})
         print(f"{' '.join(map(str, parts))}: {shown(row)}, {row['cpu_seconds']:.0f} CPU-s", flush=True)
+
+
+def _append(path: Path, row: Row) -> None:
+    """Adds a line. A line that a killed process left unfinished makes room."""
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write((json.dumps(row) + "\n").encode())
 
 
 def add_flags(parser: argparse.ArgumentParser, name: str, seeds: int) -> None:

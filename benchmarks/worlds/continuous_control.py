@@ -18,10 +18,9 @@ is RL Zoo's for Pendulum.
 from __future__ import annotations
 
 import argparse
-import json
+import itertools
 import logging
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,10 +35,9 @@ from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
-from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
-from envolve.envs.worlds.file import read_world, write_atomic  # noqa: E402
+from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
@@ -95,7 +93,6 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
 
 def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int) -> dict[str, Any]:
     """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents."""
-    began = time.process_time()
     data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, UNSOLVABLE)
@@ -116,9 +113,13 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
         result = train(name, hyper, None, task, kind, section, flat.repeat(agents, 1), keys)
         returns = result.test_return.mean(1).tolist()
     return {
-        "place": place, "learner": learner, "seed": seed, "steps": steps, "tests": tests, "returns": returns,
-        "cpu_seconds": time.process_time() - began,
-    }  # fmt: skip
+        "place": place,
+        "learner": learner,
+        "seed": seed,
+        "steps": steps,
+        "tests": tests,
+        "returns": returns,
+    }
 
 
 def of_sb3(
@@ -142,30 +143,27 @@ def of_sb3(
 
 
 def test(args: argparse.Namespace) -> None:
-    names = args.learners or [*SETTINGS]
-    for learner in names:
-        for place in args.test:
-            for seed in range(args.first, args.seeds):
-                path = args.out / f"cell-{place}-{learner}-{args.steps}-{seed}.json"
-                if path.exists() or not (args.out / f"run-{seed}" / "model.pt").exists():
-                    continue
-                agents = 1 if learner in SB3 else args.agents
-                row = cell(args.out, place, learner, seed, agents, args.steps, args.tests)
-                write_atomic(str(path), json.dumps(row).encode())
-                print(f"{path.name}: {np.round(row['returns'], 1)} ({row['cpu_seconds']:.0f} CPU-s)", flush=True)
+    """All cells that are missing, of the worlds that there are."""
+    seeds = [s for s in range(args.first, args.seeds) if (args.out / f"run-{s}" / "model.pt").exists()]
+    names = itertools.product(args.test, args.learners or [*SETTINGS], [args.steps], seeds)
+
+    def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
+        return cell(args.out, place, learner, seed, 1 if learner in SB3 else args.agents, steps, args.tests)
+
+    cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)))
 
 
 def table(out: Path) -> str:
     """Markdown: a row per learner and number of steps, a column per place."""
-    rows = [json.loads(read_text(path)) for path in sorted(out.glob("cell-*.json"))]
+    rows = cells.results(out, {"place": str, "learner": str, "seed": int, "steps": int, "returns": list})
     kinds = sorted({(r["learner"], r["steps"]) for r in rows}, key=lambda k: ([*SETTINGS, *SB3].index(k[0]), k[1]))
     lines = ["| agents | steps | evolved worlds | distilled worlds | on the task |", "|---|---|---|---|---|"]
     for learner, steps in kinds:
-        cells = []
+        shown = []
         for place in PLACES:
             own = [r for r in rows if (r["place"], r["learner"], r["steps"]) == (place, learner, steps)]
-            cells.append(summary([r["returns"] for r in own]) if own else "-")
-        lines.append(f"| {learner} | {steps:,} | {' | '.join(cells)} |")
+            shown.append(summary([r["returns"] for r in own]) if own else "-")
+        lines.append(f"| {learner} | {steps:,} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
