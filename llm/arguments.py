@@ -48,7 +48,8 @@ class Args(TrainingArgs):
     notes: bool = False
     """Let the models leave notes to later attempts, and show them."""
     human_parent: bool = False
-    """Make the human's reward an individual of the population, with its code: attempts may improve it."""
+    """Make the human's reward an individual of the population, with its code (of --mode gp: its graph): attempts may
+    improve it."""
     cascade: float = 1.0
     """Share of a training that every candidate gets first; those whose lower bound reaches the median then get the full
     one. 1: all do at once."""

@@ -115,7 +115,7 @@ def _beside_each_other(args: Args) -> List[str]:
     if args.human_parent and args.shaper_types != ["compute_reward"]:
         problems.append(f"--human-parent: found {' '.join(args.shaper_types)}, expected compute_reward alone")
     if args.mode == "gp":
-        given = [name for name in ("edits", "notes", "human_parent") if getattr(args, name)]
+        given = [name for name in ("edits", "notes") if getattr(args, name)]
         problems += [f"--{name.replace('_', '-')}: found --mode gp, which asks no model" for name in given]
     return problems
 

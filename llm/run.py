@@ -7,12 +7,15 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Type
 
 import yaml
 
 from envolve.agents.shaped.halving import Training
 from envolve.core.places import shipped
+from envolve.envs.graph.file import GraphFile
+from envolve.envs.graph.values import GraphError
+from envolve.envs.physics.task import PhysicsTask
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.evolution import Evolution
 from envolve.llm.finals import Result, verdicts
@@ -25,6 +28,7 @@ from envolve.llm.reporting.live import LiveEvolution
 from envolve.llm.reporting.report import write_report
 from envolve.llm.search.elites import Elites
 from envolve.llm.search.genetic import Genetic
+from envolve.llm.search.graphs import with_numbers
 from envolve.llm.search.greedy import Extras, Greedy
 from envolve.llm.search.individual import HUMAN, Individual, Search
 from envolve.llm.search.islands import Islands
@@ -32,6 +36,8 @@ from envolve.llm.search.prompts import Brief
 from envolve.llm.search.task_facts import human_source
 from envolve.llm.steady import Steady, guided
 from envolve.llm.vetting.probe import Probe, make_probe
+from envolve.llm.vetting.text.parsing import VetError
+from envolve.llm.vetting.trace.tracer import trace_reward
 from envolve.llm.vetting.vet import Vetter
 from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import environment_info
@@ -96,7 +102,8 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
                 return guided(Steady(s, plan.folder, elites, chat, vetter, watcher), _recording(args.llm)).run()
             search = elites
         elif args.mode == "gp":
-            search = Genetic(plan.task, probe.state, samples, s.seed)
+            human = human_graph(plan.task, probe) if args.human_parent else None
+            search = Genetic(plan.task, probe.state, samples, s.seed, human)
         elif args.mode == "greedy":
             search = Greedy(brief, samples, chat.models, extras)
         else:
@@ -110,6 +117,16 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
                 extras=extras,
             )
         return Evolution(s, plan.folder, search, chat, vetter, watcher).run()
+
+
+def human_graph(task: Type[PhysicsTask], probe: Probe) -> GraphFile:
+    """The human's reward as a graph, with parameters. Raises ConfigError."""
+    if task.reward_text:
+        raise ConfigError([f"--human-parent: found --mode gp and {task.name}, whose reward its simulator computes"])
+    try:
+        return with_numbers(trace_reward(task.compute_reward, probe))
+    except (VetError, GraphError) as e:
+        raise ConfigError([f"--human-parent: found a reward of {task.name} that no graph can hold: {e}"]) from e
 
 
 def _recording(models: List[str]) -> Optional[Path]:

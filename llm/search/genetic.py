@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,16 +49,24 @@ SCALAR: Type = ((), "torch.float32")
 
 
 class Genetic(Memory):
-    """A search that proposes graphs. samples: per iteration; example: state of the task, [n, ...] by name."""
+    """A search that proposes graphs. samples: per iteration; example: state of the task, [n, ...] by name; human: the
+    human's reward, which then is a parent once it has a score."""
 
     prompts: Any = None  # there is no model to ask
 
-    def __init__(self, task: type[PhysicsTask], example: Mapping[str, torch.Tensor], samples: int, seed: int) -> None:
+    def __init__(
+        self,
+        task: type[PhysicsTask],
+        example: Mapping[str, torch.Tensor],
+        samples: int,
+        seed: int,
+        human: GraphFile | None = None,
+    ) -> None:
         super().__init__()
         if samples < 1:
             raise ValueError(f"found {samples} samples, expected at least one")
         fixed = {name for name, p in task.parameters.items() if p.low == p.high}
-        self.task, self.samples, self.seed = task, samples, seed
+        self.task, self.samples, self.seed, self.human_graph = task, samples, seed, human
         self.example = {name: t for name, t in example.items() if name not in fixed and name != "progress"}
         self._given = dict(example)
 
@@ -72,6 +81,12 @@ class Genetic(Memory):
             seen.add(_key(graph_file))
             out.append(Proposal(operator, tuple(i.id for i in chosen), 0, MODEL, (), graph_file))
         return out
+
+    def _adopted(self, iteration: int) -> list[Individual]:
+        human = self.human(iteration)
+        if self.human_graph is None or human is None or not human.ok:
+            return []
+        return [replace(human, operator=INITIAL, graph_file=self.human_graph)]
 
     def _child(
         self, rng: np.random.Generator, parents: Sequence[Individual], seen: set[str]

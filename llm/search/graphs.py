@@ -18,6 +18,7 @@ from envolve.envs.graph.plan import make_plan
 from envolve.envs.graph.values import GraphError
 
 KIND = "compute_reward"
+ARITHMETIC = tuple(f"aten.{name}.Tensor" for name in ("add", "sub", "mul", "div"))
 ROWS = 96  # environments with which types are found
 MOST_NODES = 120  # of a reward: more is refused, so that evolution cannot grow without end
 Type = tuple[tuple[int, ...], str]  # shape without the environments, dtype
@@ -142,6 +143,16 @@ def encode(total: Expression, task: str) -> GraphFile:
     return GraphFile({
         "envolve_graph": 1, "task": task, "action_size": None, "params": listed, "functions": {KIND: graph},
     })  # fmt: skip
+
+
+def with_numbers(graph_file: Mapping[str, Any]) -> GraphFile:
+    """The total of a reward, whose factors, divisors and summands that are numbers became parameters. Raises
+    GraphError."""
+    total = decode(graph_file)
+    for x in walk(total):
+        if isinstance(x, Op) and x.name in ARITHMETIC:
+            x.args = [Param("number", a) if isinstance(a, float) and a else a for a in x.args]
+    return encode(total, graph_file["task"])
 
 
 def walk(total: Expression) -> Iterator[Expression]:

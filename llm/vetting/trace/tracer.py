@@ -79,6 +79,14 @@ def _graph_file(code: str, types: Sequence[str], probe: Any) -> dict[str, Any]:
     }
 
 
+def trace_reward(function: Callable[..., Any], probe: Any) -> dict[str, Any]:
+    """The graph file of a reward that is this project's own, with its numbers still in it. Raises VetError as
+    ``trace_candidate`` does."""
+    kind, inputs = "compute_reward", calling.make_inputs(probe)
+    trace = _trace(calling.how_to_call(function, kind, _quantities(inputs)), kind, inputs, probe, "")
+    return {"envolve_graph": 1, "task": probe.task, "action_size": None, "params": [], "functions": {kind: trace.graph}}
+
+
 def load(tree: ast.Module, code: str) -> dict[str, Any]:
     """Runs the module -> its names. Annotations are not evaluated."""
 

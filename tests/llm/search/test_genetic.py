@@ -7,20 +7,46 @@ import pytest
 import torch
 
 from envolve.envs.graph.file import GraphFile
+from envolve.envs.graph.ir import GraphFunction
 from envolve.envs.graph.values import GraphError
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.llm.evolution import Evolution
 from envolve.llm.models.chat import Chat
+from envolve.llm.run import human_graph
 from envolve.llm.search.genetic import SCALAR, Genetic
 from envolve.llm.search.graphs import MOST_NODES, Input, Op, Param, decode, encode, is_reward, params_of, types, walk
-from envolve.llm.search.individual import CROSSOVER, IMPROVE, INITIAL, Individual
+from envolve.llm.search.individual import CROSSOVER, HUMAN, IMPROVE, INITIAL, Individual
 from envolve.llm.settings import Settings
+from envolve.llm.vetting.trace import calling
 from tests.llm.test_evolution import TRAINING, Watched
 from tests.llm.traced import probe, traced
 
 
 def search(task: str = "Cartpole", samples: int = 6, seed: int = 0) -> Genetic:
     return Genetic(PHYSICS_TASKS[task], probe(task).state, samples, seed)
+
+
+@pytest.mark.parametrize("task", PHYSICS_TASKS)
+def test_the_humans_reward_is_a_parent(task: str) -> None:
+    """Its graph gives the bits of its function, and its numbers can be changed."""
+    cls, given = PHYSICS_TASKS[task], probe(task)
+    graph_file = human_graph(cls, given)
+    assert GraphFile.from_text(graph_file.text()) == graph_file
+    wanted = cls.compute_reward(calling.State(calling.make_inputs(given)))
+    total = wanted[0] if isinstance(wanted, tuple) else wanted
+    function = GraphFunction(graph_file["functions"]["compute_reward"], "compute_reward")
+    params = torch.tensor([p["value"] for p in graph_file["params"]]).expand(len(total), -1)
+    out = function(given.state, *[params] * bool(function.params))
+    torch.testing.assert_close(out[0] if isinstance(out, tuple) else out, total)
+    s = Genetic(cls, given.state, 8, 0, graph_file)
+    human = Individual(0, 0, 0, HUMAN, (), "", -1, score=1.0)
+    first = [Individual(k + 1, 0, 0, p.operator, p.parents, p.model, -1, graph_file=p.graph_file, score=-9.0)
+             for k, p in enumerate(s.ask(0))]  # fmt: skip
+    assert all(p.operator == INITIAL for p in s.ask(0)), "it has no score yet"
+    s.tell([*first, human])
+    assert any(0 in p.parents for p in s.ask(1)), "the best by far"
+    s.human_graph = None
+    assert not any(0 in p.parents for p in s.ask(1))
 
 
 def told(s: Genetic, iterations: int) -> list[Individual]:
