@@ -66,6 +66,7 @@ TASKS = ("Cartpole", "HalfCheetah", "Reacher", "BallBalance", "Quadcopter")
 CONTROLS, SEARCHES = ("human", "constant", "longer"), ("samples", "greedy", "islands", "elites", "gp")
 TUNERS = ("nes", "bohb", "random")
 ARMS = (*CONTROLS, *SEARCHES, *TUNERS, "joint")
+BESIDE = ("human", "longer", "samples")  # what every arm is compared with
 SAMPLES = 4  # candidates per iteration or generation
 MOST = 10**5  # of any number
 
@@ -215,7 +216,8 @@ def finished(out: Path) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Final scores, and the differences from the human's of the same seed; 95 % intervals over seeds."""
+    """Final scores, and the differences from the human's of the same seed, with 95 % intervals over seeds; then all
+    tasks together, with intervals over tasks."""
     human = {(r["task"], r["seed"]): r["score"] for r in rows if r["arm"] == "human"}
     lines = [
         "| task | arm | seeds | score | minus the human's | steps of the search | CPU-s |",
@@ -235,7 +237,40 @@ def table(rows: list[Row]) -> str:
         lines.append(
             f"| {task} | {arm} | {len(own)}{failed} | {_with_interval(scores)} | {shown} | {steps:,.0f} | {cpu:.0f} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_together(rows)])
+
+
+def _together(rows: list[Row]) -> list[str]:
+    """A row per arm over all tasks: its level, 0 at the constant reward and 1 at the human's, as a mean over tasks, and
+    how many of its cells are above those of three others with the same task and seed. A failure is below all."""
+    found = {(r["task"], r["arm"], r["seed"]): -math.inf if r["score"] is None else r["score"] for r in rows}
+    ends = {}
+    for task in dict.fromkeys(r["task"] for r in rows):
+        low, high = (
+            np.mean([s for (t, a, _), s in found.items() if (t, a) == (task, arm)] or [math.nan])
+            for arm in ("constant", "human")
+        )
+        if high > low:  # of Cartpole they are equal
+            ends[task] = float(low), float(high)
+    found = {key: score for key, score in found.items() if key[0] in ends}
+    lines = [
+        f"| arm, over {', '.join(ends) or 'no task'} | level | " + " | ".join(f"above {o}" for o in BESIDE) + " |",
+        "|---|---|" + "---|" * len(BESIDE),
+    ]
+    for arm in ARMS:
+        levels = []
+        for task, (low, high) in ends.items():
+            own = [s for (t, a, _), s in found.items() if (t, a) == (task, arm) and math.isfinite(s)]
+            levels += [(float(np.mean(own)) - low) / (high - low)] if own else []
+        counts = []
+        for other in BESIDE:
+            pairs = [(s, found[t, other, k]) for (t, a, k), s in found.items() if a == arm and (t, other, k) in found]
+            wins, equal = sum(a > b for a, b in pairs), sum(a == b for a, b in pairs)
+            told = f"{wins} of {len(pairs)}" + (f", {equal} equal" if equal else "")
+            counts.append("-" if arm == other or not pairs else told)
+        if levels:
+            lines.append(f"| {arm} | {_with_interval(levels)} | {' | '.join(counts)} |")
+    return lines
 
 
 def _with_interval(x: list[float]) -> str:

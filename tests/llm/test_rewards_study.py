@@ -115,3 +115,17 @@ def test_the_table_pairs_seeds_and_counts_failures() -> None:
     rows = [row("human", k, float(k)) for k in range(3)] + [row("gp", 0, 1.0), row("gp", 1, 2.0), row("gp", 2, None)]
     text = table(rows)
     assert "| T | gp | 3 (1 failed) | 1.5 " in text and "| 1 " in text.split("gp")[1]
+    assert "over no task" in text
+
+
+def test_all_tasks_together_are_between_the_constant_and_the_human() -> None:
+    def row(task: str, arm: str, score: float | None) -> dict[str, Any]:
+        return {"task": task, "arm": arm, "seed": 0, "score": score, "search_steps": 10, "cpu_seconds": 1.0}
+
+    rows = [row("A", "constant", -2.0), row("A", "human", 0.0), row("A", "gp", 2.0), row("A", "longer", 1.0)]
+    rows += [row("B", "constant", 10.0), row("B", "human", 20.0), row("B", "gp", None), row("B", "longer", 20.0)]
+    rows += [row("C", "constant", 1.0), row("C", "human", 1.0), row("C", "gp", 5.0)]  # both controls are equal
+    text = table(rows).split("over A, B")[1]
+    assert "| human | 1 | - |" in text and "| constant | 0 | 0 of 2 |" in text
+    assert "| gp | 2 | 1 of 2 | 1 of 2 | - |" in text and "| longer | 1.25 (" in text
+    assert "1 of 2, 1 equal" in text.split("| longer |")[1]
