@@ -27,6 +27,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from envolve.agents.common.learners import LEARNERS
 from envolve.core import commands, plugins
 from envolve.core.memory import shortage
 from envolve.core.statistics import AgentRuns, summary
@@ -100,19 +101,40 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
     name = (args.agent or stored).lower().removesuffix(VARY_SUFFIX)
     learner = split_agent_name(name).learner
 
+    random_episodes = too_many_random_episodes(world, learner) if args.stop != "early-out" else 0
+
     def change(raw: dict[str, Any]) -> None:
         raw["agents"]["gtn"]["agent_name"] = name + VARY_SUFFIX * args.vary_hp
         if args.vary_hp:
             raw["agents"][learner + VARY_SUFFIX] = {"vary_hp": True, "vary_layers": True}
+        if random_episodes:
+            raw["agents"][learner] = {"init_episodes": 1}
 
     named: dict[tuple[str, ...], str] = {("agents", "gtn", "agent_name"): "--agent"} if args.agent else {}
     config, warnings = stored_config(world, change, named)
     for warning in warnings:
         print(f"note: {world.path}: {warning}", file=sys.stderr)
+    if random_episodes:
+        print(
+            f"note: {world.path}: agents.{learner}.init_episodes is 1, not the default {random_episodes}: random "
+            f"episodes count towards the world's budget of {world.budget:,} steps",
+            file=sys.stderr,
+        )
     if args.stop != "early-out" and world.budget:
         # also for another learner than the one it was evolved with: much longer training can undo what a world taught
         config["agents"][learner_key(config["agents"], learner)]["train_steps"] = world.budget
     return config, name
+
+
+def too_many_random_episodes(world: WorldFile, learner: str) -> int:
+    """Episodes of random actions that are a default of the learner, and may be longer than the budget of the SE, so
+    that the agent would never learn; 0: the world says how many, or has none."""
+    agents = world.config.get("agents", {})
+    named = learner in agents or learner + VARY_SUFFIX in agents
+    if world.kind != "se" or world.section.contextual_bandit or not world.budget or named or learner not in LEARNERS:
+        return 0
+    default = getattr(LEARNERS[learner].section(), "init_episodes", 0)
+    return default if default > 1 else 0
 
 
 def check_args(args: Args) -> None:
@@ -155,7 +177,7 @@ def measure(
             out |= {f"{name}_n": s["n"], f"{name}_unseen_share": s.get("unseen_share")}
     out["returns"] = [r if ok else None for r, ok in zip(returns, fine)]
     out["test_returns"] = [t if ok else None for t, ok in zip(values["test_returns"].tolist(), fine)]
-    out["train_steps"] = steps
+    out["train_steps"], out["updates"] = steps, values["updates"].tolist()
     out |= {name: [v if math.isfinite(v) else None for v in x] for name, x in solved.items()}
     out["reasons"] = values["reason"]
     return out
@@ -239,6 +261,14 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
         table.add_row("of these broke, in no figure above", *(str(c["failed"]) for c in columns.values()))
     console.print(table)
     console.print("Brackets: 95 % intervals; where all values are equal, their number.", highlight=False)
+    for title, c in columns.items():
+        if idle := c["updates"].count(0):
+            console.print(
+                f"{idle} of {c['num_agents']} agents {title} made no update: their training ended before they began "
+                f"to learn (agents.{name}.init_episodes, batch_size).",
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -186,6 +186,20 @@ def test_another_learner_trains_for_the_worlds_budget(measure, tmp_path):
     assert content["proxy"]["mode"] == BUDGET and max(content["proxy"]["train_steps"]) <= 77
 
 
+def test_random_episodes_do_not_take_the_whole_budget(measure, tmp_path):
+    """Ten random episodes of 200 steps are a default of discrete TD3; SEs are evolved for 1,500 steps."""
+    config = cartpole("agents.ddqn.train_steps=450")
+    path = save(tmp_path / "model.pt", config)
+    words = (path, "--agent", "td3_discrete", "--agents", 2, "--no-real", "--threads", 1)
+    code, out, err, content = measure(*words)
+    assert code == 0 and min(content["proxy"]["updates"]) > 0 and "made no update" not in out
+    assert "agents.td3_discrete.init_episodes is 1, not the default 10: random episodes count towards" in err
+    config.data["agents"]["td3_discrete"] = {"init_episodes": 450}
+    code, out, err, content = measure(save(tmp_path / "model.pt", config), *words[1:])
+    assert code == 0 and content["proxy"]["updates"] == [0, 0] and "is 1, not" not in err
+    assert "2 of 2 agents in the evolved world made no update" in out and "agents.td3_discrete.init_episodes" in out
+
+
 def test_failed_agents_are_counted_and_left_out(measure, rn, monkeypatch):
     real = evaluate_proxy.evaluate
 
