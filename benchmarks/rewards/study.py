@@ -14,6 +14,7 @@ with what it found, and their score is the cell's. Each finished cell is a file 
   samples      independent replies of the pool; the best of them
   greedy, islands, elites    the searches of ``envolve write``, with the pool as the model (pool.py)
   gp           genetic programming over graphs of rewards: no model
+  gp_human     the same with the human's reward among the parents
   nes, bohb, random          the numbers of the pool's first reply, tuned
   joint        reward, observation and end of random replies put together; its control is ``samples``
 
@@ -52,6 +53,7 @@ from envolve.envs.shaping.candidate import Candidate  # noqa: E402
 from envolve.llm.evolution import Evolution, Settings  # noqa: E402
 from envolve.llm.fitness import FINAL, judge  # noqa: E402
 from envolve.llm.models.chat import Chat  # noqa: E402
+from envolve.llm.run import human_graph  # noqa: E402
 from envolve.llm.search.elites import Elites  # noqa: E402
 from envolve.llm.search.genetic import Genetic  # noqa: E402
 from envolve.llm.search.greedy import Greedy  # noqa: E402
@@ -63,9 +65,10 @@ from envolve.llm.vetting.probe import make_probe  # noqa: E402
 from envolve.outer.checkpoint import locked  # noqa: E402
 
 TASKS = ("Cartpole", "HalfCheetah", "Reacher", "BallBalance", "Quadcopter")
-CONTROLS, SEARCHES = ("human", "constant", "longer"), ("samples", "greedy", "islands", "elites", "gp")
+CONTROLS, SEARCHES = ("human", "constant", "longer"), ("samples", "greedy", "islands", "elites", "gp", "gp_human")
 TUNERS = ("nes", "bohb", "random")
 ARMS = (*CONTROLS, *SEARCHES, *TUNERS, "joint")
+GENETIC = ("gp", "gp_human")
 BESIDE = ("human", "longer", "samples")  # what every arm is compared with
 SAMPLES = 4  # candidates per iteration or generation
 MOST = 10**5  # of any number
@@ -124,8 +127,10 @@ def _searched(task: str, arm: str, seed: int, size: Size, out: Path, folder: Pat
         return Candidate("human"), 0
     if arm == "constant":
         return constant(task).candidate(), 0
-    if arm in ("gp", "greedy", "islands", "elites"):
-        return _evolved(task, arm, seed, size, load_pool(task, out) if arm != "gp" else [], folder)
+    if arm in GENETIC:
+        return _evolved(task, arm, seed, size, [], folder)
+    if arm in ("greedy", "islands", "elites"):
+        return _evolved(task, arm, seed, size, load_pool(task, out), folder)
     entries = load_pool(task, out)
     pool = Pool(entries, seed)
     order = [entries[pool.order[k % len(entries)]] for k in range(size.budget)]
@@ -159,8 +164,9 @@ def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], f
     cls = PHYSICS_TASKS[task]
     brief = Brief(cls, "", ("compute_reward",))
     search: Search
-    if arm == "gp":
-        search = Genetic(cls, make_probe(task).state, SAMPLES, seed)
+    if arm in GENETIC:
+        probe = make_probe(task)
+        search = Genetic(cls, probe.state, SAMPLES, seed, human_graph(cls, probe) if arm == "gp_human" else None)
     elif arm == "greedy":
         search = Greedy(brief, SAMPLES, [NAME])
     elif arm == "islands":
@@ -168,8 +174,8 @@ def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], f
     else:
         search = Elites(brief, SAMPLES, [NAME], seed)
     s = Settings(max(1, size.budget // SAMPLES), size.training(task), seed, novelty=2.0, finalists=1, retest=1)
-    backends = {} if arm == "gp" else {NAME: Pool(entries, seed)}
-    vetter: Any = None if arm == "gp" else PoolVetter(entries)
+    backends = {} if arm in GENETIC else {NAME: Pool(entries, seed)}
+    vetter: Any = None if arm in GENETIC else PoolVetter(entries)
     with locked(folder), Chat(backends, folder / "calls.jsonl", parallel=1) as chat:
         evolution = Evolution(s, folder, search, chat, vetter, Quiet())
         evolution._test = lambda entries: ([], None, [])  # type: ignore[method-assign]  the cell has its own
@@ -216,28 +222,31 @@ def finished(out: Path) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Final scores, and the differences from the human's of the same seed, with 95 % intervals over seeds; then all
-    tasks together, with intervals over tasks."""
+    """Three tables with a row per arm: final scores by task, with 95 % intervals over seeds and how many seeds; the
+    differences from the human's of the same seed; all tasks together, with intervals over tasks."""
     human = {(r["task"], r["seed"]): r["score"] for r in rows if r["arm"] == "human"}
-    lines = [
-        "| task | arm | seeds | score | minus the human's | steps of the search | CPU-s |",
-        "|---|---|---|---|---|---|---|",
-    ]
+
+    def score(own: list[Row]) -> str:
+        fine = [r["score"] for r in own if r["score"] is not None]
+        lost = f", {len(own) - len(fine)} failed" if len(fine) < len(own) else ""
+        return f"{_with_interval(fine)}; {len(own)}{lost}"
+
+    def gap(own: list[Row]) -> str:
+        pairs = [(r["score"], human.get((r["task"], r["seed"]))) for r in own if r["arm"] != "human"]
+        return _with_interval([a - b for a, b in pairs if a is not None and b is not None])
+
+    return "\n".join([*_by_task(rows, "score; seeds", score), "", *_by_task(rows, "minus the human's", gap), "",
+                      *_together(rows)])  # fmt: skip
+
+
+def _by_task(rows: list[Row], title: str, shown: Callable[[list[Row]], str]) -> list[str]:
     tasks = list(dict.fromkeys(r["task"] for r in rows))
-    for task, arm in [(t, a) for t in tasks for a in ARMS]:
-        own = [r for r in rows if (r["task"], r["arm"]) == (task, arm)]
-        if not own:
-            continue
-        scores = [r["score"] for r in own if r["score"] is not None]
-        pairs = [(r["score"], human.get((task, r["seed"]))) for r in own]
-        gaps = [a - b for a, b in pairs if a is not None and b is not None]
-        failed = f" ({len(own) - len(scores)} failed)" if len(scores) < len(own) else ""
-        steps, cpu = np.mean([r["search_steps"] for r in own]), np.mean([r["cpu_seconds"] for r in own])
-        shown = "-" if arm == "human" else _with_interval(gaps)
-        lines.append(
-            f"| {task} | {arm} | {len(own)}{failed} | {_with_interval(scores)} | {shown} | {steps:,.0f} | {cpu:.0f} |"
-        )
-    return "\n".join([*lines, "", *_together(rows)])
+    lines = [f"| {title} | {' | '.join(tasks)} |", "|---|" + "---|" * len(tasks)]
+    for arm in ARMS:
+        own = [[r for r in rows if (r["task"], r["arm"]) == (task, arm)] for task in tasks]
+        if any(own):
+            lines.append(f"| {arm} | {' | '.join(shown(cell) if cell else '-' for cell in own)} |")
+    return lines
 
 
 def _together(rows: list[Row]) -> list[str]:
@@ -254,8 +263,8 @@ def _together(rows: list[Row]) -> list[str]:
             ends[task] = float(low), float(high)
     found = {key: score for key, score in found.items() if key[0] in ends}
     lines = [
-        f"| arm, over {', '.join(ends) or 'no task'} | level | " + " | ".join(f"above {o}" for o in BESIDE) + " |",
-        "|---|---|" + "---|" * len(BESIDE),
+        f"| over {', '.join(ends) or 'no task'} | level | " + " | ".join(f"above {o}" for o in BESIDE) + " | CPU-s |",
+        "|---|---|---|" + "---|" * len(BESIDE),
     ]
     for arm in ARMS:
         levels = []
@@ -269,7 +278,8 @@ def _together(rows: list[Row]) -> list[str]:
             told = f"{wins} of {len(pairs)}" + (f", {equal} equal" if equal else "")
             counts.append("-" if arm == other or not pairs else told)
         if levels:
-            lines.append(f"| {arm} | {_with_interval(levels)} | {' | '.join(counts)} |")
+            spent = np.mean([r["cpu_seconds"] for r in rows if r["arm"] == arm and r["task"] in ends])
+            lines.append(f"| {arm} | {_with_interval(levels)} | {' | '.join(counts)} | {spent:.0f} |")
     return lines
 
 
