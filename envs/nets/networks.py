@@ -188,13 +188,32 @@ def _with_layer_norm(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[T
     layers, sizes = shape.layout
     parts, last = flat.split(sizes, dim=1), len(layers) - 1
     for i, (_, k, m) in enumerate(layers):
-        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), parts[2 * i].view(-1, k, m).transpose(1, 2), x)
+        x = layer(parts[2 * i + 1].unsqueeze(2), parts[2 * i].view(-1, k, m).transpose(1, 2), x)
         if 0 < i < last:
             x = normalize(x, parts[2 * last + 2], parts[2 * last + 3], width)
         if i < last:
             tanh = shape.activation == "tanh"
             x = fast_tanh_(x) if tanh else activate_(x, shape.activation, parts[-1].unsqueeze(2))
     return x
+
+
+def layer(bias: Tensor, w: Tensor, x: Tensor) -> Tensor:
+    """bias + w x, each with P members first. A member alone has the bits that it has among others: on Intel's
+    processors torch multiplies one matrix and a vector by a routine that rounds differently, so it is made two."""
+    if _alone_with_a_vector(w, x):
+        return torch.baddbmm(bias.expand(2, -1, -1), w.expand(2, -1, -1), x.expand(2, -1, -1))[:1]
+    return torch.baddbmm(bias, w, x)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a b, as ``layer``."""
+    if _alone_with_a_vector(a, b):
+        return torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1))[:1]
+    return torch.bmm(a, b)
+
+
+def _alone_with_a_vector(a: Tensor, b: Tensor) -> bool:
+    return len(a) == 1 and 1 in (a.shape[1], a.shape[2], b.shape[2])
 
 
 def _inference(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
@@ -211,7 +230,7 @@ def _inference(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
             bias, w = bias - w.sum(1), w * 2
         if tanh and i < last:  # the weights are few: alpha and beta of baddbmm would be a pass over its output
             bias, w = bias * 2, w * 2
-        x = torch.baddbmm(bias.unsqueeze(2), w.transpose(1, 2), x)
+        x = layer(bias.unsqueeze(2), w.transpose(1, 2), x)
         if i < last:
             x = x.sigmoid_() if tanh else activate_(x, shape.activation, parts[-1].unsqueeze(2))
     return x
@@ -230,7 +249,7 @@ class _MLP(torch.autograd.Function):
             w, bias = parts[2 * i].view(-1, k, m), parts[2 * i + 1]
             if act == "tanh" and i < len(layers) - 1:
                 bias, w = bias * 2, w * 2
-            x = torch.baddbmm(bias.unsqueeze(2), w.transpose(1, 2), x)
+            x = layer(bias.unsqueeze(2), w.transpose(1, 2), x)
             if i == len(layers) - 1:
                 break
             if act == "prelu":
@@ -254,12 +273,12 @@ class _MLP(torch.autograd.Function):
         for i in range(len(layers) - 1, -1, -1):
             o, k, m = layers[i]
             if grad is not None:
-                dw = torch.bmm(inputs[i], dy.transpose(1, 2))  # x dy^T; as its output, a slice would be filled by row
+                dw = product(inputs[i], dy.transpose(1, 2))  # x dy^T; as its output, a slice would be filled by row
                 grad[:, o : o + k * m].view(P, k, m).copy_(dw)
                 torch.sum(dy, 2, out=grad[:, o + k * m : o + k * m + m])
             if i == 0 and not want_x:
                 return None, grad, None
-            dy = torch.bmm(parts[2 * i].view(P, k, m), dy)  # dx = W^T dy
+            dy = product(parts[2 * i].view(P, k, m), dy)  # dx = W^T dy
             if i == 0:
                 break
             if act == "tanh":  # in place, as the next two

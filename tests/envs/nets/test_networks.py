@@ -76,3 +76,25 @@ def test_a_member_that_is_nan_harms_no_other():
     flats[1, 0] = float("nan")
     result = forward(shape, flats, x, torch.full((3,), 5))
     assert torch.equal(result[[0, 2]], sound[[0, 2]]) and result[1].isnan().any()
+
+
+@pytest.mark.parametrize("activation", ["prelu", "tanh", "relu"])
+@pytest.mark.parametrize("outputs, batch", [(1, 7), (1, 1), (3, 1), (3, 7)])
+def test_a_member_alone_has_the_bits_that_it_has_among_others(outputs: int, batch: int, activation: str) -> None:
+    """Also where a product is one of a matrix and a vector, for which torch has another routine."""
+    shape = MLPShape(48, outputs, 32, 2, activation)
+    flat, generator = init_flat(shape, torch.arange(5)), torch.Generator().manual_seed(1)
+    x = torch.randn(5, 48, batch, generator=generator)
+
+    def results(members: slice) -> list[torch.Tensor]:
+        own, given = flat[members].clone().requires_grad_(), x[members].clone().requires_grad_()
+        y = forward(shape, own, given)
+        y.square().sum().backward()
+        assert own.grad is not None and given.grad is not None
+        with torch.no_grad():
+            return [y.detach(), forward(shape, own, given), own.grad, given.grad]
+
+    whole = results(slice(0, 5))
+    for k in range(5):
+        for alone, among in zip(results(slice(k, k + 1)), whole):
+            assert torch.equal(alone[0], among[k]), k

@@ -87,12 +87,13 @@ def test_energy_distance_is_that_of_a_loop() -> None:
 
 
 def test_optimal_values_of_cliff_are_a_potential_whose_greedy_policy_is_optimal() -> None:
-    """The shortest way takes 12 steps, each of which costs 1."""
+    """The shortest way takes 12 steps, each of which costs 1. The potential is added to the task's reward: alone, it
+    pays the same for the last step, whose reward is 0, as for standing still, and rounding decides."""
     task = make_task("Cliff", max_steps=50)
     values = optimal_values(task, 0.9)
     start = int(task.reset(torch.zeros(1, 1, task.reset_uniforms))[0, 0, 0])
     assert float(values[start]) == pytest.approx(-sum(0.9**t for t in range(12)), abs=1e-4)
-    section = EnvSection(reward_env_type=1, hidden_size=32, activation_fn="prelu")
+    section = EnvSection(reward_env_type=2, hidden_size=32, activation_fn="prelu")
     flat = fit_potential(task, section, values, 5)
     rn = RewardNetwork(task, replace(section), flat[None], torch.tensor([0.9]))
     assert play(task, greedy(rn), KEYS[:1], 1).returns[0, 0] == -12
