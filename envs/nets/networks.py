@@ -199,16 +199,17 @@ def _with_layer_norm(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[T
 
 def layer(bias: Tensor, w: Tensor, x: Tensor) -> Tensor:
     """bias + w x, each with P members first. A member alone has the bits that it has among others: on Intel's
-    processors torch multiplies one matrix and a vector by a routine that rounds differently, so it is made two."""
+    processors torch multiplies one matrix and a vector by a routine that rounds differently, so it is made two. The
+    result is no view, as activations overwrite it."""
     if _alone_with_a_vector(w, x):
-        return torch.baddbmm(bias.expand(2, -1, -1), w.expand(2, -1, -1), x.expand(2, -1, -1))[:1]
+        return torch.baddbmm(bias.expand(2, -1, -1), w.expand(2, -1, -1), x.expand(2, -1, -1))[:1].clone()
     return torch.baddbmm(bias, w, x)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a b, as ``layer``."""
     if _alone_with_a_vector(a, b):
-        return torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1))[:1]
+        return torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1))[:1].clone()
     return torch.bmm(a, b)
 
 
