@@ -6,7 +6,8 @@
     python3 benchmarks/rewards/study.py --out DIR --table       the table of what is there
 
 A cell is (task, arm, seed). Every arm but two spends --budget trainings on its search; then fresh agents are trained
-with what it found, and their score is the cell's. Each finished cell is a file in --out; the same command goes on.
+with what it found, and their score is the cell's. Each finished cell is a line of cells.jsonl in --out; the same
+command goes on.
 
   human        the human's reward: no search. That of Cartpole is itself a constant
   constant     a reward of 1: no search. What is learned is no merit of the reward

@@ -48,7 +48,7 @@ def possible(ends: Any, unit: str) -> tuple[float | None, float | None]:
 
 def beside(best: Mapping[str, Any], human: Mapping[str, Any], unit: str) -> str:
     """The best's score against the human's, both with ``score`` and ``interval``: "more than the human's shapers (1.9
-    [1.7, 2.1]); the intervals overlap". Equal scores and overlapping intervals are said to be such."""
+    [1.7, 2.1]); their intervals overlap". Equal scores and overlapping intervals are said to be such."""
     b, h = finite(best.get("score")), finite(human.get("score"))
     how = "as much as" if b == h else "more than" if b > h else "less than"
     upper, lower = (best, human) if b > h else (human, best)
