@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """What an engine costs: Ray beside files, in one run on one machine.
 
-    python3 benchmarks/on_ray.py [--generations 50] [--slots 1000] [--no-files] [--json FILE]
+    python3 benchmarks/on_ray.py [--generations 50] [--slots 1000] [--node-slots 63] [--no-files] [--json FILE]
 
 instant   a generation of 16 chunks of 8 x 2,247 numbers, two workers, an evaluation that takes no time
-busy      as many chunks of 1 s as there are simulated slots: a few processes that wait in place of the evaluation
+busy      as many chunks of 1 s as there are simulated slots, which wait in place of the evaluation
 
 ``driver`` is CPU time of the process that hands out, per chunk; ``waited`` is how long its main thread was ready and
-had no core, which a quiet machine saves. Slots on Ray are asynchronous calls in two
-actors; those of files are the crowd of benchmarks/scaling.py.
+had no core, which a quiet machine saves. Slots on Ray are --node-slots per simulated node and foreman; those of files
+are the crowd of benchmarks/scaling.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,15 @@ from envolve.outer.config.load import load_config  # noqa: E402
 from envolve.outer.exchange.dispatch import Dispatcher  # noqa: E402
 from envolve.outer.exchange.local_workers import LocalWorkers  # noqa: E402
 from envolve.outer.exchange.messages import Chunk, result_of  # noqa: E402
-from envolve.outer.ray.cluster import READY, Node, RayCluster, connected  # noqa: E402
+from envolve.outer.ray.cluster import Node, RayCluster, connected  # noqa: E402
 from envolve.outer.ray.codec import answer, work_of  # noqa: E402
 from envolve.outer.ray.evaluator import Evaluator, setup  # noqa: E402
+from envolve.outer.ray.events import READY  # noqa: E402
+from envolve.outer.ray.foreman import Foreman  # noqa: E402
 from envolve.outer.ray.pool import RayPool  # noqa: E402
 
 MINE = {"benchmark": "1"}
-HOSTS = 2  # processes that play the slots
+SECONDS = 1.0  # of an evaluation
 
 
 class Instant(Evaluator):
@@ -64,43 +66,54 @@ class Known(dict):
         return {}
 
 
-class Slots:
-    """Many workers in one process; ``seconds`` of waiting per chunk."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+class Idle:
+    """What all simulated workers are for Ray."""
 
     def hello(self) -> dict[str, str]:
         return {**MINE, "nice": "0"}
 
     def learn(self, key: str, config: bytes) -> None: ...
 
-    async def evaluate(self, data: bytes) -> bytes:
+
+class Slots(Foreman):
+    """A foreman that plays the workers of its node; SECONDS of waiting per chunk."""
+
+    def _evaluation(self, worker: int, data: bytes) -> Awaitable[bytes]:
+        return self._play(data)
+
+    async def _play(self, data: bytes) -> bytes:
+        until = time.monotonic() + SECONDS
+        await asyncio.sleep(SECONDS / 2)  # a real worker reads on a core of its own, not on the driver's
         chunk = work_of(data, Known())
-        await asyncio.sleep(self.seconds)
-        return answer(result_of(chunk, "", scaling.answer(chunk)))
+        done = answer(result_of(chunk, "", scaling.answer(chunk)))
+        await asyncio.sleep(until - time.monotonic())
+        return done
 
 
 class Crowd(RayCluster):
-    """``slots`` slots in HOSTS actors, on a node of their own."""
+    """``slots`` slots on simulated nodes of ``each``, whose foremen are processes."""
 
-    def __init__(self, slots: int, seconds: float) -> None:
-        super().__init__(Slots, b"", 0)
-        each = -(-slots // HOSTS) + 10
-        self.slots = slots
-        actor = self._actor.options(num_cpus=0, max_concurrency=each)
-        self.hosts = [actor.remote(seconds) for _ in range(HOSTS)]
+    def __init__(self, slots: int, each: int) -> None:
+        super().__init__(Idle, b"", 0, foreman=Slots)
+        self.slots, self.each = slots, each
+        self.idle = self._ray.remote(Idle).options(num_cpus=0).remote()
 
     def nodes(self) -> list[Node]:
-        return [Node("crowd", "crowd", self.slots)]
+        sizes = [min(self.each, self.slots - at) for at in range(0, self.slots, self.each)]
+        self._slots = {f"node{i}": size for i, size in enumerate(sizes)}
+        return [Node(name, name, size) for name, size in self._slots.items()]
 
     def begin(self, worker: int, node: str) -> None:
-        self._handles[worker] = self.hosts[worker % HOSTS]
-        self._follow(self._handles[worker].hello.remote(), READY, worker)
+        self._handles[worker] = self.idle
+        self._follow(self.idle.hello.remote(), READY, worker)
+        self.events.hire(worker, node, self._slots[node])
 
     def close(self) -> None:
-        for host in self.hosts:
-            self._ray.kill(host)
+        self._ray.kill(self.idle)
+        self.events.close()
+
+    def _pin(self, node: str) -> dict[str, Any]:
+        return {}
 
 
 def chunks_of(count: int, generation: int, config: dict[str, Any]) -> list[Chunk]:
@@ -132,11 +145,11 @@ def measure(engine: Any, count: int, generations: int, config: dict[str, Any], w
 
 
 @contextlib.contextmanager
-def on_files(slots: int, seconds: float) -> Iterator[Any]:
+def on_files(slots: int, each: int) -> Iterator[Any]:
     """slots 0: two real workers."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         if slots:
-            with scaling.crowd(folder, slots, seconds) as dispatcher:
+            with scaling.crowd(folder, slots, SECONDS) as dispatcher:
                 yield dispatcher
             return
         script, extra = exchange_overhead.__file__, ("--worker",)
@@ -150,8 +163,8 @@ def on_files(slots: int, seconds: float) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def on_ray(slots: int, seconds: float) -> Iterator[Any]:
-    cluster = Crowd(slots, seconds) if slots else RayCluster(Instant, setup("benchmark", {}))
+def on_ray(slots: int, each: int) -> Iterator[Any]:
+    cluster = Crowd(slots, each) if slots else RayCluster(Instant, setup("benchmark", {}))
     with RayPool(cluster, "benchmark", MINE) as pool:
         while len(pool.workers()) < (slots or 2):
             time.sleep(0.1)
@@ -162,6 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=50, help="of instant chunks")
     parser.add_argument("--slots", type=int, nargs="+", default=[1000])
+    parser.add_argument("--node-slots", type=int, default=63, help="of a simulated node of Ray")
     parser.add_argument("--no-files", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -173,7 +187,7 @@ def main() -> int:
             if name == "files" and args.no_files:
                 continue
             for slots in (0, *args.slots):
-                with engine(slots, 1.0) as e:
+                with engine(slots, args.node_slots) as e:
                     row = measure(e, slots or 16, 3 if slots else args.generations, config)
                 row |= {"engine": name, "slots": slots, "load": os.getloadavg()[0]}
                 rows.append(row)

@@ -14,6 +14,7 @@ from typing import Optional
 
 LONGEST = 4_000  # characters of a message
 LONGEST_TRACEBACK = 20_000
+MAX_TEXT = 2000  # characters of a reason that travels with a result
 MORE = " ..."
 REPLACED = "\ufffd"  # Unicode's own sign for a character that cannot be shown
 _BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+ *")  # line breaks, and what an editor takes for one
@@ -45,6 +46,13 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     if text.isprintable() and len(text) <= longest:  # nearly every text: this is asked of each member of a generation
         return text
     return clean(_BREAKS.sub(" ", text[:longest]).strip(), longest) + MORE * (len(text) > longest)
+
+
+def clip(text: str) -> str:
+    """Last MAX_TEXT characters, because an exception's message is at the end. Characters that UTF-8 cannot encode (a
+    file name of odd bytes) are escaped: a file with them could not be read."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= MAX_TEXT else "..." + text[-(MAX_TEXT - 3) :]
 
 
 def printable_traceback() -> str:

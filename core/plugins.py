@@ -115,9 +115,15 @@ class _Bytes(SourceFileLoader):
 
 
 def said(error: BaseException) -> str:
-    """An exception in one line."""
+    """An exception in one line. One without words, as of a bare ``assert``, is said by the line that raised it."""
     words = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    if words:
+        return f"{type(error).__name__}: {words}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return type(error).__name__
+    last = frames[-1]
+    return f"{type(error).__name__} at {last.filename}:{last.lineno}: {last.line}"
 
 
 def place(error: BaseException, path: str) -> str:

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.core.cleaning import one_line
+from envolve.core.cleaning import MAX_TEXT, clip, one_line
 from envolve.core.torch_quick import Encoded, Unfit, encode
 from envolve.outer.exchange.machine import Rejected
-from envolve.outer.exchange.pairs import IDENTITY, MAX_TEXT, SCHEMA, clip, short
+from envolve.outer.exchange.pairs import IDENTITY, SCHEMA, short
 
 QUIT = "quit"  # the mode of an input that tells a worker to stop
 PLUGINS = "refused: "  # begins the error of a worker that may not execute the user's own code

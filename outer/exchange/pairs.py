@@ -19,7 +19,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 import torch
 
 from envolve.core import torch_quick
-from envolve.core.cleaning import one_line
+from envolve.core.cleaning import clip, one_line
 from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.outer.exchange.machine import Files, NotReady, Rejected
 
@@ -27,17 +27,9 @@ SCHEMA = 1
 MAX_FILE_BYTES = 512 * 2**20
 MAX_RESULT_BYTES = 32 * 2**20  # a few numbers and a reason per member; of many workers at once
 MAX_CHECK_BYTES = 64 * 2**10
-MAX_TEXT = 2000  # characters of a reason
 IDENTITY = ("run_id", "generation", "chunk_id", "attempt")  # in data and check file both
 
 Fetched = Optional[Tuple[bytes, Union[bytes, None, NotReady, Rejected]]]
-
-
-def clip(text: str) -> str:
-    """Last MAX_TEXT characters, because an exception's message is at the end. Characters that UTF-8 cannot encode (a
-    file name of odd bytes) are escaped: a file with them could not be read."""
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return text if len(text) <= MAX_TEXT else "..." + text[-(MAX_TEXT - 3) :]
 
 
 def short(value: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 import secrets
 import shutil
 import socket
@@ -23,11 +22,12 @@ from typing import Any
 
 import envolve
 from envolve.core import interrupt
-from envolve.core.cleaning import one_line
+from envolve.core.cleaning import clip, one_line
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.exchange.pairs import clip
 from envolve.outer.ray.address import INSTALL, installed
-from envolve.outer.ray.evaluator import NodeUnfit
+from envolve.outer.ray.events import ANSWER, LOST, READY, Event, failure, words
+from envolve.outer.ray.foreman import Foreman
+from envolve.outer.ray.foremen import Foremen
 
 log = logging.getLogger("envolve")
 
@@ -36,20 +36,6 @@ CONNECT_SECONDS = 3.0
 # where something else answers
 PATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_py_gcs_connect_timeout_s": "5"}
 STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
-READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", "died", "unfit"
-
-
-@dataclass(frozen=True)
-class Event:
-    """``kind``: READY ``value`` is what the worker said of itself; ANSWER ``value`` answers ``token``; FAILED the
-    evaluation of ``token`` raised; LOST ``token`` or its answer was lost; DIED the worker's process ended; UNFIT it
-    cannot start or go on, and another of its node could not either. ``text``: why."""
-
-    kind: str
-    worker: int
-    token: int = -1
-    value: Any = None
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,17 +49,20 @@ class Node:
 
 class RayCluster:
     """A connection to Ray. ``cpus`` and ``gpus``: what one worker needs; ``cls``: of the workers' objects, made with
-    ``start``."""
+    ``start``. Nodes of many workers have a foreman, which takes what is sent to them."""
 
-    def __init__(self, cls: type, start: bytes, cpus: float = 1, gpus: float = 0) -> None:
+    def __init__(
+        self, cls: type, start: bytes, cpus: float = 1, gpus: float = 0, foreman: type[Foreman] = Foreman
+    ) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._ray, self._affinity = ray, NodeAffinitySchedulingStrategy
         self._actor = ray.remote(cls)
         self._start, self._cpus, self._gpus = start, cpus, gpus
-        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._handles: dict[int, Any] = {}
+        self._slots: dict[str, int] = {}  # of each node
+        self.events = Foremen(ray, self._handles, self._pin, foreman)
 
     def nodes(self) -> list[Node]:
         """Live nodes that have a slot."""
@@ -85,6 +74,7 @@ class RayCluster:
                 slots = min(slots, int(has.get("GPU", 0) / self._gpus))
             if node.get("Alive") and slots > 0:
                 found.append(Node(node["NodeID"], node.get("NodeManagerHostname", node["NodeID"]), slots))
+        self._slots = {node.id: node.slots for node in found}
         return sorted(found, key=lambda n: n.id)
 
     def request(self, workers: int) -> None:
@@ -97,65 +87,58 @@ class RayCluster:
     def begin(self, worker: int, node: str) -> None:
         """Starts a worker; READY follows, or DIED or UNFIT."""
         handle = self._actor.options(
-            num_cpus=self._cpus,
-            num_gpus=self._gpus,
-            max_restarts=0,
-            max_task_retries=0,
-            scheduling_strategy=self._affinity(node, soft=False),
+            num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0, **self._pin(node)
         ).remote(self._start)
         self._handles[worker] = handle
         self._follow(handle.hello.remote(), READY, worker)
+        self.events.hire(worker, node, self._slots.get(node, 0))
 
     def learn(self, worker: int, key: str, config: bytes) -> None:
         """Comes before the next chunk at this worker."""
-        self._handles[worker].learn.remote(key, config)
+        if self.events.has(worker):
+            self.events.learn(worker, key, config)
+        else:
+            self._handles[worker].learn.remote(key, config)
 
     def send(self, worker: int, token: int, data: bytes) -> None:
-        """Hands a chunk to a worker; ANSWER follows, or FAILED, LOST or DIED."""
+        """Hands a chunk to a worker, at :meth:`flush` at the latest; ANSWER follows, or FAILED, LOST or DIED."""
+        if self.events.has(worker):
+            self.events.send(worker, token, data)
+            return
         try:
             ref = self._handles[worker].evaluate.remote(data)
         except self._ray.exceptions.RayError as e:  # no room for a large one in the object store
-            self.events.put(Event(LOST, worker, token, text=_words(e)))
+            self.events.put(Event(LOST, worker, token, text=words(e)))
             return
         self._follow(ref, ANSWER, worker, token)
+
+    def flush(self) -> None:
+        self.events.flush()
 
     def end(self, worker: int) -> None:
         handle = self._handles.pop(worker, None)
         if handle is not None:
+            self.events.dismiss(worker)
             with contextlib.suppress(Exception):  # it is dead already, or the cluster is
                 self._ray.kill(handle)
 
     def close(self) -> None:
         for worker in list(self._handles):
             self.end(worker)
+        self.events.close()
+
+    def _pin(self, node: str) -> dict[str, Any]:
+        """Options that bind an actor to a node."""
+        return {"scheduling_strategy": self._affinity(node, soft=False)}
 
     def _follow(self, ref: Any, kind: str, worker: int, token: int = -1) -> None:
         def done(future: Any) -> None:
             e = future.exception()
-            if e is None:
-                self.events.put(Event(kind, worker, token, future.result()))
-            else:
-                failed = self._kind(e)
-                kept = UNFIT if failed == FAILED and kind == READY else failed  # it would fail there again
-                self.events.put(Event(kept, worker, token, text=_words(e)))
+            self.events.put(
+                failure(e, worker, token, kind == READY) if e else Event(kind, worker, token, future.result())
+            )
 
         ref.future().add_done_callback(done)
-
-    def _kind(self, e: BaseException) -> str:
-        errors = self._ray.exceptions
-        if isinstance(e, NodeUnfit):
-            return UNFIT
-        if isinstance(e, errors.RayActorError):
-            return UNFIT if e.actor_init_failed else DIED
-        if isinstance(e, (errors.ObjectStoreFullError, errors.OutOfDiskError, errors.ObjectLostError)):
-            return LOST
-        return FAILED if isinstance(e, errors.RayTaskError) else DIED
-
-
-def _words(e: BaseException) -> str:
-    """The last line of an exception that names a cause: Ray puts the remote traceback before it."""
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    return one_line(clip(lines[-1] if lines else type(e).__name__))
 
 
 # ------------------------------------------------------------------------------------------------------- connections

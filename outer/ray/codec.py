@@ -40,7 +40,7 @@ def join(header: dict[str, Any], arrays: Sequence[Tensor]) -> bytes:
     """header: plain values. arrays: contiguous, of ``DTYPES``."""
     shapes = [(NAMES[a.dtype], list(a.shape)) for a in arrays]
     head = json.dumps({**header, "arrays": shapes}, separators=(",", ":")).encode()
-    return b"".join([_LENGTH.pack(len(head)), head, *(a.contiguous().numpy().tobytes() for a in arrays)])
+    return b"".join([_LENGTH.pack(len(head)), head, *(a.contiguous().numpy().data for a in arrays)])
 
 
 def part(data: bytes, aligned: bool = True) -> tuple[dict[str, Any], list[Tensor]]:
@@ -49,12 +49,13 @@ def part(data: bytes, aligned: bool = True) -> tuple[dict[str, Any], list[Tensor
     try:
         (length,) = _LENGTH.unpack_from(data)
         header = json.loads(data[4 : 4 + length])
-        at, arrays = 4 + length, []
+        view, at, arrays = memoryview(data), 4 + length, []
         for name, shape in header.pop("arrays"):
             kind = KINDS[name]
             size = prod(shape) * kind.itemsize
             if size:
-                raw = torch.frombuffer(bytearray(data[at : at + size]), dtype=kind).reshape(shape)
+                raw = torch.frombuffer(bytearray(view[at : at + size]), dtype=kind)
+                raw = raw if len(shape) == 1 else raw.reshape(shape)
                 arrays.append(torch.empty(shape, dtype=kind).copy_(raw) if aligned else raw)
             else:
                 arrays.append(torch.empty(shape, dtype=kind))

@@ -29,10 +29,6 @@ ROOMS = ("core", "worlds", "envs", "agents", "outer")  # whose code a result dep
 Versions = dict[str, str]
 
 
-class NodeUnfit(Exception):
-    """Raised by an evaluation that fails for what the node is, not for the chunk: its workers get no more."""
-
-
 def setup(run_id: str, files: dict[str, bytes], **more: Any) -> bytes:
     """What a worker is started with. files: of the user's own, and descriptions of environments, by their name; more:
     plain values."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from envolve.outer.exchange.evaluation import Evaluate
-from envolve.outer.ray.evaluator import Evaluator, NodeUnfit
+from envolve.outer.ray.evaluator import Evaluator
+from envolve.outer.ray.events import NodeUnfit
 
 FOLDER = "envolve_ray_worker_"  # begins its name
 # Removes a folder when its input ends, and again: processes of the worker may still write. In the background, so

@@ -26,9 +26,9 @@ from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult
-from envolve.outer.ray.cluster import ANSWER, DIED, FAILED, LOST, READY, UNFIT, Event
 from envolve.outer.ray.codec import answer_of
 from envolve.outer.ray.evaluator import Versions
+from envolve.outer.ray.events import ANSWER, DIED, FAILED, LOST, READY, UNFIT, Event
 from envolve.outer.ray.letters import Letters
 from envolve.outer.ray.staff import Cluster, Member, Sent, Staff
 from envolve.outer.ray.words import Words
@@ -200,6 +200,10 @@ class RayPool:
 
     def _hand_out(self) -> None:
         """Gives waiting chunks to workers, those with the fewest first."""
+        self._choose()
+        self._cluster.flush()
+
+    def _choose(self) -> None:
         for _ in range(len(self._free) * SHORT_DEPTH):
             if not self._free or not self._backlog.waiting():
                 return

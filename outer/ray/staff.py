@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.ray.cluster import UNFIT, Event, Node
+from envolve.outer.ray.cluster import Node
 from envolve.outer.ray.evaluator import Versions, differences
+from envolve.outer.ray.events import UNFIT, Event
 
 log = logging.getLogger("envolve")
 
@@ -23,10 +23,19 @@ MAX_QUICK_DEATHS = 10  # of a node's workers in a row, before any has answered
 FIRST_DELAY, MAX_DELAY = 0.1, 10.0  # seconds before a worker is started in the place of a dead one
 
 
+class Events(Protocol):
+    """Events as a queue gives them; both raise queue.Empty."""
+
+    def get(self, timeout: float) -> Event: ...
+
+    def get_nowait(self) -> Event: ...
+
+
 class Cluster(Protocol):
     """What the pool needs of ``outer/ray/cluster.py``; tests have another."""
 
-    events: queue.SimpleQueue[Event]
+    @property
+    def events(self) -> Events: ...
 
     def nodes(self) -> list[Node]: ...
 
@@ -37,6 +46,8 @@ class Cluster(Protocol):
     def learn(self, worker: int, key: str, config: bytes) -> None: ...
 
     def send(self, worker: int, token: int, data: bytes) -> None: ...
+
+    def flush(self) -> None: ...
 
     def end(self, worker: int) -> None: ...
 

@@ -372,6 +372,16 @@ def test_an_unknown_id_names_the_nearest():
         maker("gymnasium:CartPole-v1", {"env_kwargs": {}, "wrappers": ["FlattenObservatio"]})
 
 
+class Silent(Moody):
+    def __init__(self):
+        raise AssertionError
+
+
+def test_an_exception_without_words_is_said_by_its_line():
+    with pytest.raises(OutsideError, match=r"Silent: AssertionError at \S+_outside.py:\d+: raise AssertionError"):
+        maker("gymnasium:mine.py:Silent", PLAIN, Silent)()
+
+
 def test_a_strangers_description_imports_no_package(tmp_path):
     name = "gymnasium:antigravity:World-v0"
     assert needs_permission(name, []) and not needs_permission("gymnasium:CartPole-v1", ["FlattenObservation"])

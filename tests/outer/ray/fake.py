@@ -6,8 +6,9 @@ import queue
 from collections import deque
 from typing import Any, Callable, Dict, List
 
-from envolve.outer.ray.cluster import ANSWER, DIED, READY, UNFIT, Event, Node
+from envolve.outer.ray.cluster import Node
 from envolve.outer.ray.evaluator import Evaluator, setup
+from envolve.outer.ray.events import ANSWER, DIED, READY, UNFIT, Event
 from envolve.outer.ray.pool import RayPool
 from tests.outer.virtual import fake
 
@@ -47,6 +48,7 @@ class FakeCluster:
         self.busy_until: Dict[int, float] = {}
         self.due: List[Any] = []
         self.sent: List[int] = []  # the worker of every chunk
+        self.waiting: List[Any] = []  # what is sent at the next flush
         self.requested = 0
         self.closed = False
         self.unfit: Dict[str, str] = {}  # nodes that cannot start a worker
@@ -81,6 +83,14 @@ class FakeCluster:
         self.objects[worker].learn(key, config)
 
     def send(self, worker: int, token: int, data: bytes) -> None:
+        self.waiting.append((worker, token, data))
+
+    def flush(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            self._deliver(*one)
+
+    def _deliver(self, worker: int, token: int, data: bytes) -> None:
         self.sent.append(worker)
         if self.script is not None and self.script(self, worker, token, data):
             return

@@ -100,7 +100,19 @@ class Faults:
         return self.pool.evaluate(chunks, unfit)
 
 
-def test_a_run_through_dead_workers_and_nodes_gives_the_same_bytes(ray_cluster, tmp_path, reference):
+@pytest.fixture(params=[False, True], ids=["called directly", "foremen"])
+def foremen(request, monkeypatch):
+    """Whether these nodes of one slot have foremen, as nodes of many slots do."""
+    if request.param:
+        monkeypatch.setattr("envolve.outer.ray.foremen.MANY", 1)
+    return request.param
+
+
+def posts(pool):
+    return pool._cluster.events._posts
+
+
+def test_a_run_through_dead_workers_and_nodes_gives_the_same_bytes(ray_cluster, tmp_path, reference, foremen):
     """A worker SIGKILLed, a node killed, another added, in one run."""
     node = sorted(ray_cluster.worker_nodes, key=lambda n: n.node_id)[-1]
     with pool_of() as (pool, pids):
@@ -117,13 +129,37 @@ def test_a_run_through_dead_workers_and_nodes_gives_the_same_bytes(ray_cluster, 
         engine = Faults(pool, faults)
         go(cliff(), tmp_path / "run", dispatcher=engine)
         assert files(tmp_path / "run") == reference and engine.calls >= 7
+        assert bool(posts(pool)) is foremen
         by = time.monotonic() + 60
         while len(pids) < 4 and time.monotonic() < by:  # the run may be over before the last worker is there
             pool.evaluate(engine.chunks)
         assert len(pids) >= 4
 
 
-def test_workers_killed_at_work(ray_cluster, caplog):
+def test_a_run_through_dead_foremen_gives_the_same_bytes(ray_cluster, tmp_path, reference, monkeypatch):
+    """One killed between two generations, one with its chunks under way: their workers are called directly."""
+    import ray
+
+    monkeypatch.setattr("envolve.outer.ray.foremen.MANY", 1)
+    with pool_of() as (pool, pids):
+
+        def kill(later):
+            handle = next(iter(posts(pool).values())).handle
+            if later:
+                threading.Timer(0.01, ray.kill, [handle]).start()
+            else:
+                ray.kill(handle)
+
+        engine = Faults(pool, {3: lambda: kill(False), 5: lambda: kill(True)})
+        go(cliff(), tmp_path / "run", dispatcher=engine)
+        assert files(tmp_path / "run") == reference
+        by = time.monotonic() + 30
+        while posts(pool) and time.monotonic() < by:  # the run may be over before the second is noticed
+            pool.evaluate(engine.chunks)
+        assert not posts(pool) and len(pids) == 2, "no worker died with them"
+
+
+def test_workers_killed_at_work(ray_cluster, caplog, foremen):
     chunks = chunks_of(8)
     with pool_of(Slow) as (pool, pids):
         stop = threading.Event()
@@ -144,7 +180,7 @@ def test_workers_killed_at_work(ray_cluster, caplog):
     assert "died" in caplog.text
 
 
-def test_a_full_object_store(ray_cluster):
+def test_a_full_object_store(ray_cluster, foremen):
     """Other data fill it; chunks and results go through."""
     import numpy as np
     import ray

@@ -11,7 +11,7 @@ import torch
 from envolve.outer.exchange.backlog import Patience
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.messages import ChunkResult
-from envolve.outer.ray.cluster import DIED, FAILED, LOST, Event
+from envolve.outer.ray.events import DIED, FAILED, LOST, Event
 from tests.outer.ray.fake import MINE, FakeCluster, pool
 from tests.outer.small import cliff
 from tests.outer.test_run import files, go, reference  # noqa: F401  a fixture

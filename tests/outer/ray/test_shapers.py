@@ -27,7 +27,8 @@ from envolve.outer.ray import shapers
 from envolve.outer.ray.address import installed
 from envolve.outer.ray.cluster import connected
 from envolve.outer.ray.codec import work
-from envolve.outer.ray.evaluator import NodeUnfit, setup
+from envolve.outer.ray.evaluator import setup
+from envolve.outer.ray.events import NodeUnfit
 from envolve.outer.ray.shapers import RayShapers, slice_evaluation
 from envolve.outer.shapers.apart import ApartRun
 from envolve.outer.shapers.arguments import Args

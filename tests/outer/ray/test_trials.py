@@ -13,7 +13,8 @@ import pytest
 from envolve.outer.hpo.nes_master import Broken
 from envolve.outer.hpo.optimise import Optimiser
 from envolve.outer.ray import nes_master
-from envolve.outer.ray.evaluator import NodeUnfit, setup
+from envolve.outer.ray.evaluator import setup
+from envolve.outer.ray.events import NodeUnfit
 from envolve.outer.ray.nes_master import RayNESMaster, sees, trial_evaluation
 from envolve.outer.ray.trials import NEVER_LATE, TrialPool, sizes
 from tests.outer.hpo.small import study
