@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from typing_extensions import Self
 
 from envolve.outer.exchange.backlog import completed
 from envolve.outer.exchange.machine import Rejected
-from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_content, chunk_from
+from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_from, chunk_sent
 
 Unfit = Callable[[ChunkResult], str]
 
@@ -59,9 +58,9 @@ class ChunkCheck:
 
     def __call__(self, chunk: Chunk) -> None:
         """Raises ValueError."""
-        known = chunk.config is self._config
+        config = {} if chunk.config is self._config else chunk.config
         try:
-            chunk_from(chunk_content(replace(chunk, config={}) if known else chunk, ""))
+            chunk_from(chunk_sent(chunk, "", config), received=False)
         except Rejected as e:
             raise ValueError(f"{chunk.label} cannot be sent to a worker: {e}") from e
         self._config = chunk.config

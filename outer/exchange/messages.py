@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -97,8 +97,8 @@ def encoded_config(config: Dict[str, Any]) -> Optional[Encoded]:
         return None
 
 
-def chunk_sent(chunk: Chunk, issue: str, config: Optional[Encoded]) -> Dict[str, Any]:
-    """:func:`chunk_content` for a chunk that is packed at once, with its configuration encoded before."""
+def chunk_sent(chunk: Chunk, issue: str, config: Union[Encoded, Dict[str, Any], None]) -> Dict[str, Any]:
+    """:func:`chunk_content` for a chunk that is packed or checked at once, with its configuration encoded before."""
     if config is None:
         return chunk_content(chunk, issue)
     content = {key: getattr(chunk, key) for key in IDENTITY}
@@ -114,8 +114,9 @@ def _tree(value: Any) -> Any:
     return {key: _tree(item) for key, item in value.items()} if type(value) is dict else value
 
 
-def chunk_from(content: Dict[str, Any]) -> Chunk:
-    """Raises :class:`Rejected` with the field's name if anything is not as :class:`Chunk` says."""
+def chunk_from(content: Dict[str, Any], received: bool = True) -> Chunk:
+    """Raises :class:`Rejected` with the field's name if anything is not as :class:`Chunk` says. received: whether the
+    content came from elsewhere; the tensors of one that is to be sent may be views."""
     _fields(content, ("schema", "kind", "issue", "mode", "config", "worlds", "seeds") + IDENTITY)
     identity = _identity(content)
     mode = _text(content, "mode", 64)
@@ -124,8 +125,8 @@ def chunk_from(content: Dict[str, Any]) -> Chunk:
     if type(config) is not dict:
         raise Rejected(f"config is {type(config).__name__}, not a dict")
     _plain(config, "config", depth=12)
-    worlds = _tensor(content["worlds"], "worlds", (torch.float32,))
-    seeds = _tensor(content["seeds"], "seeds", (torch.int64,))
+    worlds = _tensor(content["worlds"], "worlds", (torch.float32,), received)
+    seeds = _tensor(content["seeds"], "seeds", (torch.int64,), received)
     if worlds.ndim != 2 or seeds.ndim != 1 or len(worlds) != len(seeds):
         raise Rejected(f"worlds {list(worlds.shape)} and seeds {list(seeds.shape)} are not [p, D] and [p]")
     if len(seeds) == 0 and mode != QUIT:
@@ -210,13 +211,14 @@ def _text(content: Dict[str, Any], key: str, limit: int) -> str:
     return text
 
 
-def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...]) -> Tensor:
+def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...], received: bool = True) -> Tensor:
     if type(value) is not Tensor or value.dtype not in dtypes or value.layout != torch.strided or value.requires_grad:
         raise Rejected(f"{name} is {short(type(value).__name__)}, not a plain tensor of {dtypes[0]}")
     if value.device.type != "cpu" or value.is_neg():
         raise Rejected(f"{name} is not a plain tensor in memory")
     # A stride of 0 claims any shape from one number; whatever is contiguous owns what it claims.
-    if not value.is_contiguous() or value.untyped_storage().nbytes() != value.numel() * value.element_size():
+    owned = value.is_contiguous() and value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    if received and not owned:
         raise Rejected(f"{name} does not own its memory")
     return value
 
