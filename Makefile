@@ -77,8 +77,8 @@ run: setup ## the main job: evolve a world for CartPole and show that agents tra
 test: setup ## the fast tests, in a process for every core (ARGS="-n 0": in one)
 	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=20 $(ARGS)
 
-test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3, and all of hypothesis's examples
-	ENVOLVE_EXAMPLES=all $(BIN)/python -m pytest -m "slow or hypothesis" $(ARGS)
+test-long: setup ## the slow tests, for hours, a file at a time; goes on after Ctrl-C (ARGS="tests/agents": a folder; ARGS=--list)
+	$(BIN)/python -m tests.long $(ARGS)
 
 test-38: setup ## workers in Python 3.8 train every learner (PYTHON38=/path/to/python3.8), in .venv38
 	$(call OTHER_VENV,.venv38,requirements-worker-py38.txt,PYTHON38,3.8,a few minutes)
