@@ -24,6 +24,7 @@ INITS = ("random", DISTILLED)  # how the first world is made
 EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
 START_SECONDS = 12.0  # of the workers
 MOST_GENERATIONS = 2000
+LATE = 1.25  # times the time that was asked for: a plan that is expected to take longer says so
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Ev
         gtn["horizon_generations"] = max(1, round(0.6 * generations))
     reasons = _reasons(facts, choice, world, config, expected, report, report_seconds, expert_seconds)
     spent = expected + START_SECONDS + expert_seconds
+    if spent + report_seconds > LATE * choice.seconds:
+        reasons.insert(1, _longer(facts, choice, spent + report_seconds))
     return EvolvePlan(config, report, world, learner, search, spent, report_seconds, tuple(reasons))
 
 
@@ -138,6 +141,16 @@ def _reasons(
     if facts.random_return is not None and math.isfinite(facts.random_return):
         lines.append(f"random actions return {facts.random_return:.4g} in {facts.random_length:.0f} steps")
     return lines
+
+
+def _longer(facts: Facts, choice: Choice, seconds: float) -> str:
+    """Why a plan takes longer than asked for."""
+    asked = [name for name in ("agents", "steps") if getattr(choice, name) is not None]
+    why = f"a step of the environment takes {facts.step_seconds * 1e3:.3g} ms"
+    least = "with what was asked for by --" + " and --".join(asked) if asked else "the least plan"
+    return (
+        f"time: {_minutes(seconds)}, NOT the {_minutes(choice.seconds)} that were asked for: this is {least}, and {why}"
+    )
 
 
 def _counts(report: ReportPlan) -> str:

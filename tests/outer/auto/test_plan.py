@@ -143,6 +143,14 @@ def test_what_is_asked_for_is_planned_even_if_it_takes_longer() -> None:
     assert set(p.report.learners) == {"ppo", "dqn", "a2c"} or len(p.report.learners) == 1
 
 
+def test_a_plan_that_takes_longer_than_asked_for_says_so_first() -> None:
+    slow = facts(max_steps=30, random_length=11.0, step_seconds=0.039, agent_seconds=dict.fromkeys(DISCRETE, 0.04))
+    lines = made(slow, seconds=1200.0).reasons
+    assert "NOT the 20.0 minutes" in lines[1] and "39 ms" in lines[1] and "the least plan" in lines[1]
+    assert "--agents and --steps" in made(slow, seconds=1200.0, agents=5, steps=4096).reasons[1]
+    assert not any(line.startswith("time:") for line in made(facts(), seconds=1200.0).reasons)
+
+
 def test_the_same_facts_give_the_same_plan_and_slower_machines_fewer_generations() -> None:
     assert made(facts()) == made(facts())
     slow = made(facts(step_seconds=1e-3, member_seconds=1.0)).config["agents"]["gtn"]["max_iterations"]
