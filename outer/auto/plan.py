@@ -14,7 +14,6 @@ from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.configuration import LEAST_GENERATIONS, add_expert, configuration, inner_tests
 from envolve.outer.auto.facts import Facts
 from envolve.outer.auto.report_plan import REPORT_SHARES, SPARE, TEN, ReportPlan, plan_report
-from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
 from envolve.outer.search.searches import SEARCHES
@@ -118,6 +117,7 @@ def _reasons(
         if report.library
         else ("this project's, default hyperparameters, since Stable-Baselines3 is not installed")
     )
+    ten = f"and there for {TEN} times as many" if report.ten else f"for {TEN} times as many there is no time"
     lines = [
         f"Plan of: envolve evolve {facts.env}. It runs again with: envolve run FILE",
         f"environment: {facts.features} observations, {actions}, at most {facts.max_steps:,} steps, "
@@ -126,7 +126,7 @@ def _reasons(
         f"learner: {learner}" + (", every agent with hyperparameters of its own" if "_vary" in learner.lower() else ""),
         f"search: {search}, {generations} generations, about {_minutes(expected)} on {choice.workers} workers",
         f"report: {', '.join(report.learners)} ({kind}); {report.agents} of each in the world and on the environment "
-        f"for {_counts(report)} steps, and there for {TEN} times as many; about {_minutes(report_seconds)}",
+        f"for {_counts(report)} steps, {ten}; about {_minutes(report_seconds)}",
     ]
     if gtn.get("init") == DISTILLED:
         count, name = config["agents"]["expert"]["agents"], config["agents"]["expert"]["learner"]
@@ -167,5 +167,5 @@ def stored(of: EvolvePlan) -> dict[str, Any]:
     """What a run keeps beside its configuration, as JSON."""
     return {
         "world": of.world, "learner": of.learner, "search": of.search, "report": asdict(of.report),
-        "places": [WORLD, REAL, REAL_10X],
+        "places": list(of.report.places),
     }  # fmt: skip

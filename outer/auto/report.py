@@ -43,7 +43,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> l
     seeds = fresh_seeds(seed, UNSEEN, plan.agents).tolist()
     jobs = [Job(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
-    for where in PLACES:
+    for where in plan.places:
         for learner in order:
             steps = whole(learner, plan.steps_at(learner, where), plan.library)
             jobs += [

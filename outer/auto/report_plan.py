@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from envolve.outer.auto.choice import Choice
 from envolve.outer.auto.facts import USUAL_SECONDS, Facts
-from envolve.outer.auto.unseen import REAL_10X
+from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
 
 REPORT_SHARES = (0.4, 0.5)  # of the time, for the report: more only where it lets a further kind of agent take part
 SPARE = 0.85  # of the report's time is planned; the evolution has what is left
@@ -24,7 +24,7 @@ EVERY_STEP = ("sac", "td3")  # update at every step, with defaults
 ALWAYS = "ppo"  # in every report: it learns something on most environments
 LAST = "a2c"  # leaves a report first: it is seldom the best
 TESTS, MOST_TESTS = 10, 100  # episodes per agent: more where they are short, since a return may be 0 or 1 ...
-TEST_STEPS = 10_000  # ... as many as fit into these steps
+TEST_STEPS, TEST_SECONDS = 10_000, 20.0  # ... as many as fit into these steps and this time
 START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
 
 
@@ -37,6 +37,12 @@ class ReportPlan:
     steps: tuple[int, ...]  # of each learner, in the world
     tests: int
     library: bool  # Stable-Baselines3's, not this project's
+    ten: bool = True  # whether there is time for REAL_10X
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where agents are trained."""
+        return (WORLD, REAL, REAL_10X) if self.ten else (WORLD, REAL)
 
     def steps_at(self, learner: str, where: str) -> int:
         """Training steps there."""
@@ -44,17 +50,24 @@ class ReportPlan:
 
 
 def plan_report(facts: Facts, choice: Choice, learners: list[str], library: bool) -> tuple[ReportPlan, float]:
-    """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take."""
-    for kinds, sizes in _reports(facts, learners):
-        if choice.steps:
-            sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
-        for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
-            budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
-            most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, steps)))
-            count = choice.agents or most
-            if count >= (choice.agents or least) and _seconds(facts, choice, kinds, count, steps) <= budget:
-                return _sized(facts, choice, kinds, count, steps, library)
-    return _sized(facts, choice, kinds, choice.agents or LEAST_AGENTS, steps, library)
+    """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take. Where
+    nothing fits, agents train on the environment for as many steps as in the world alone."""
+    asked = choice.agents is not None or choice.steps is not None
+    for ten in (True, False):
+        for kinds, sizes in _reports(facts, learners):
+            if choice.steps:
+                sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
+            for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
+                budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
+                one = _report(facts, kinds, 1, steps, library, ten)
+                most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, one)))
+                whole = _report(facts, kinds, choice.agents or most, steps, library, ten)
+                if whole.agents >= (choice.agents or least) and _seconds(facts, choice, whole) <= budget:
+                    return whole, _seconds(facts, choice, whole)
+        if asked:
+            break
+    whole = _report(facts, kinds, choice.agents or LEAST_AGENTS, steps, library, asked)
+    return whole, _seconds(facts, choice, whole)
 
 
 def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], list[tuple[int, int, int]]]]:
@@ -68,29 +81,33 @@ def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], lis
     yield kinds, SIZES + SHORT_SIZES
 
 
-def _sized(
-    facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool
-) -> tuple[ReportPlan, float]:
-    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library), _seconds(
-        facts, choice, kinds, agents, steps
-    )
+def _report(
+    facts: Facts, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool, ten: bool
+) -> ReportPlan:
+    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library, ten)
 
 
 def _report_tests(facts: Facts) -> int:
     """Test episodes of an unseen agent."""
-    return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps))
+    quick = int(TEST_SECONDS / (_length(facts) * facts.step_seconds))
+    return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps, quick))
+
+
+def _length(facts: Facts) -> float:
+    """Steps of an episode, which may become longer or shorter than with random actions."""
+    return (facts.random_length + facts.max_steps) / 2
 
 
 def _per_step(facts: Facts, kind: str) -> float:
-    """Seconds of one training step of an unseen agent."""
+    """Seconds of one training step of an unseen agent on the environment."""
     return (facts.agent_seconds or {}).get(kind, USUAL_SECONDS.get(kind, 1e-3))
 
 
-def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...]) -> float:
+def _seconds(facts: Facts, choice: Choice, report: ReportPlan) -> float:
     """Expected wall time of a report."""
-    long = (facts.random_length + facts.max_steps) / 2
-    tests = _report_tests(facts) * long * (facts.step_seconds + 3e-4)
-    training = sum((2 + TEN) * n * _per_step(facts, k) for k, n in zip(kinds, steps))
-    one = training + len(kinds) * 3 * (tests + START_OF_AGENT * 0.1)
+    tests = report.tests * _length(facts) * (facts.step_seconds + 3e-4)
+    times = 2 + TEN * report.ten  # a step in the world counts as one on the environment, although it is quicker
+    training = sum(times * n * _per_step(facts, k) for k, n in zip(report.learners, report.steps))
+    one = training + len(report.learners) * len(report.places) * (tests + START_OF_AGENT * 0.1)
     width = max(1, min(choice.workers, facts.cores))
-    return agents * one / width + START_OF_AGENT
+    return report.agents * one / width + START_OF_AGENT

@@ -63,6 +63,8 @@ def verdict(found: Findings) -> str:
     how = f"{name} trained for {there.steps:,} steps in it returns {_said(there)}"
     other, reached = real
     against = f"{other} after {reached.steps:,} real steps returns {_said(reached)}"
+    if not any(f.agents for f in found.real_10x.values()):
+        against += "; there was no time for ten times the steps"
     chance = f"random actions {_short(found.random.mean)}"
     if not reached.mean > found.random.mean or not _apart(reached, found.random):
         if there.mean > found.random.mean and _apart(there, found.random):

@@ -188,7 +188,9 @@ def read_session(run_dir: Path) -> Session:
             raise KeyError
         if len(plan["steps"]) != len(learners):
             raise KeyError
-        of = ReportPlan(learners, plan["agents"], tuple(map(int, plan["steps"])), plan["tests"], plan["library"])
+        ten = plan.get("ten", True)  # until 0.2 always
+        steps_of = tuple(map(int, plan["steps"]))
+        of = ReportPlan(learners, plan["agents"], steps_of, plan["tests"], plan["library"], bool(ten))
         env, world, learner, search = (str(values[k]) for k in ("env", "world", "learner", "search"))
         steps, workers = int(values["measuring_steps"]), int(values["workers"])
     except (KeyError, TypeError, ValueError):

@@ -143,11 +143,24 @@ def test_what_is_asked_for_is_planned_even_if_it_takes_longer() -> None:
     assert set(p.report.learners) == {"ppo", "dqn", "a2c"} or len(p.report.learners) == 1
 
 
+def slow(seconds: float) -> Facts:
+    """An environment of so many seconds per step."""
+    return facts(max_steps=30, random_length=11.0, step_seconds=seconds, agent_seconds=dict.fromkeys(DISCRETE, seconds))
+
+
+def test_a_slow_environment_gets_no_ten_times_the_steps_and_says_so() -> None:
+    p = made(slow(0.039), seconds=1200.0)
+    assert not p.report.ten and p.report.places == ("world", "real") and p.report.agents >= 3
+    assert p.report_seconds <= REPORT_SHARES[-1] * 1200 and "there is no time" in p.text()
+    assert p.report.tests < made(slow(0.001), seconds=1200.0).report.tests, "a slow episode is tested less often"
+    assert made(slow(0.001), seconds=1200.0).report.ten
+    assert made(slow(0.039), seconds=1200.0, agents=3).report.ten, "what is asked for is planned"
+
+
 def test_a_plan_that_takes_longer_than_asked_for_says_so_first() -> None:
-    slow = facts(max_steps=30, random_length=11.0, step_seconds=0.039, agent_seconds=dict.fromkeys(DISCRETE, 0.04))
-    lines = made(slow, seconds=1200.0).reasons
-    assert "NOT the 20.0 minutes" in lines[1] and "39 ms" in lines[1] and "the least plan" in lines[1]
-    assert "--agents and --steps" in made(slow, seconds=1200.0, agents=5, steps=4096).reasons[1]
+    lines = made(slow(0.5), seconds=1200.0).reasons
+    assert "NOT the 20.0 minutes" in lines[1] and "500 ms" in lines[1] and "the least plan" in lines[1]
+    assert "--agents and --steps" in made(slow(0.5), seconds=1200.0, agents=5, steps=4096).reasons[1]
     assert not any(line.startswith("time:") for line in made(facts(), seconds=1200.0).reasons)
 
 

@@ -67,6 +67,8 @@ def test_finished_agents_are_not_trained_again(tmp_path: Path, monkeypatch: pyte
     jobs = report.jobs_of(tmp_path, plan, 5)
     assert len(jobs) == 1 + 2 * 3 * 2 and len({j.key for j in jobs}) == len(jobs)
     assert {j.steps for j in jobs if j.where == REAL_10X} == {20480}
+    short = report.jobs_of(tmp_path, ReportPlan(("ppo", "dqn"), 2, (2048, 2048), 3, False, ten=False), 5)
+    assert [j.key for j in short] == [j.key for j in jobs if j.where != REAL_10X]
     seen: list[str] = []
 
     def trained(pool: object, left: list[Job]) -> Any:

@@ -18,6 +18,8 @@ def found(world: Figure, real: Figure, more: Figure, random: Figure | None = Non
     return Findings(random or f(10, 8, 12), {"dqn": world}, {"dqn": real}, {"dqn": more}, 5000)
 
 
+NONE = Figure(math.nan, None, 0, 0, 0)  # no agents were trained
+
 CASES: list[tuple[str, Findings, list[str]]] = [
     ("helped", found(f(195, 190, 200), f(20, 15, 25), f(200, 195, 205)), ["The world helped: ", "97 %", "5,000 real"]),
     ("by its mean", found(f(185, 100, 200), f(20, 15, 25), f(200, 195, 205)), ["by its mean, not its interval"]),
@@ -30,6 +32,7 @@ CASES: list[tuple[str, Findings, list[str]]] = [
     ("nobody", found(f(11, 8, 14), f(10, 8, 12), f(11, 8, 13)), ["It is not clear", "either"]),
     ("failed", found(f(math.nan), f(10, 8, 12), f(100, 90, 110)), ["did not help: every agent that trained in it"]),
     ("no baseline", found(f(90, 80, 99), f(math.nan), f(math.nan)), ["Nothing to compare with"]),
+    ("no time", found(f(19, 18, 20), f(20, 15, 25), NONE), ["The world helped: ", "90 %", "no time for ten times"]),
     ("equal values", found(f(200), f(9), f(200), f(20, 15, 25)), ["The world helped: ", "100 %"]),
 ]
 
