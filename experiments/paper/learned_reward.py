@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What reward networks have learned to pay: the reward of every state and action of a finite task (figure 10)."""
+"""What reward networks have learned to pay: the reward of every state and action of a finite task (figure 10), and what
+an agent that learned it to the end would return on the task."""
 
 from __future__ import annotations
 
@@ -29,9 +30,11 @@ from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.proxies import CURIOSITY, MODES, TASK, check_mode, label, modes_of, proxy, task_of
 from envolve.experiments.paper.common.world_args import WorldArgs, check_numbers, find
 from envolve.outer.config.load import ConfigError
+from envolve.outer.controls.values import action_values, return_on, table_of
 
 HELP = """\
-Reads the reward of every state and action from the 50 best reward networks (RNs) of each mode. No agent is trained.
+Reads the reward of every state and action from the 50 best reward networks (RNs) of each mode, and finds its optimum by
+value iteration: what an agent that trained for ever would return on the task. No agent is trained.
 
   envolve paper learned-reward                                                  RNs of Cliff, all modes
   envolve paper learned-reward --modes 1 2 --worlds 10
@@ -56,6 +59,12 @@ class Args(WorldArgs):
 def rewards(worlds: list[WorldFile]) -> np.ndarray:
     """[worlds, states, actions], float32. A potential's discount is that of the agents the world was evolved with."""
     return np.stack([tables(world.world())[1][0].numpy() for world in worlds])
+
+
+def optimum(world: WorldFile, task: FiniteTask) -> float:
+    """Return on the task of the policy that is optimal for the RN's reward, with the discount of its agents."""
+    q = action_values(table_of(world.world()), world.discount())
+    return return_on(task, q.argmax(1), task.start_state)
 
 
 def finite_task(data: dict[str, Any]) -> FiniteTask:
@@ -86,8 +95,15 @@ def work(args: Args) -> int:
     for mode in modes:
         worlds = find(args, args.config, count, mode=mode)
         learned = rewards(worlds)
-        series[label(mode)] = {"reward": list(learned), "world": [w.path for w in worlds]}
-        print(f"{label(mode)}, {MODES[mode]}: {len(worlds)} RNs, rewards {learned.min():.3g} to {learned.max():.3g}")
+        optima = np.array([optimum(w, task) for w in worlds])
+        series[label(mode)] = {
+            "reward": list(learned), "optimum_return": optima.tolist(), "world": [w.path for w in worlds],
+        }  # fmt: skip
+        print(
+            f"{label(mode)}, {MODES[mode]}: {len(worlds)} RNs, rewards {learned.min():.3g} to {learned.max():.3g}; "
+            f"their optima return {np.median(optima):.4g} on the task ({optima.min():.4g} to {optima.max():.4g}), "
+            f"{int((optima >= task.solved_reward).sum())} solve it"
+        )
     m.save(series, worlds=count, modes=modes)
     return 0
 

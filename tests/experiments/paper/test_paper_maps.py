@@ -8,13 +8,14 @@ import torch
 
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import read_world, save_world
-from envolve.envs.worlds.world import init_world, world_size
+from envolve.envs.worlds.world import RealTask, init_world, world_size
 from envolve.experiments.paper import heatmap, learned_reward
 from envolve.experiments.paper.common import grids
 from envolve.experiments.paper.common.data import Data, DataError, load
 from envolve.experiments.paper.pictures import heatmap as heatmap_figure
 from envolve.experiments.paper.pictures import learned_reward as reward_figure
 from envolve.outer.config import problem
+from envolve.outer.controls.values import action_values, table_of
 from tests.experiments import command
 from tests.outer.small import cliff
 
@@ -50,6 +51,26 @@ def test_learned_reward_of_a_potential_is_that_of_its_two_states(tmp_path):
     phi = w.phi(CLIFF.observe(state))[0].numpy()
     expected = world.discount() * phi[CLIFF.next_state] - phi[:, None]
     assert reward == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_optimum_of_a_learned_reward(tmp_path):
+    """A network of zeros leaves the task's own optimum, -12. Alone it pays all the same, and the first action of a tie,
+    right, ends in the first hole. A potential of the task's optimal values has the task's optimum with the reward
+    beside it; alone it asks for the terminal state of the highest potential, whatever it costs to get there."""
+    zeros = torch.zeros(world_size("rn", CLIFF, problem.env_section(cliff().data)))
+    found = [learned_reward.optimum(rn(tmp_path / f"{mode}.pt", mode, zeros), CLIFF) for mode in (1, 2, 5, 6)]
+    assert found == [-100.0, -12.0, -100.0, -12.0]
+    next_state, reward, done = table_of(RealTask(CLIFF, 1))
+    values = torch.from_numpy(np.linspace(0.0, 47.0, 48))  # of each cell, terminal ones among them
+    for gamma in (0.8, 1.0):
+        shaped = reward + gamma * values[next_state] - values[:, None]
+        q = action_values((next_state, shaped, done), gamma)
+        plain = action_values((next_state, reward, done), gamma)
+        inside = ~(done.amin(1) > 0)
+        ends = torch.where(done > 0, gamma * values[next_state], torch.zeros_like(reward, dtype=torch.float64))
+        paid = action_values((next_state, reward + ends, done), gamma)
+        assert torch.allclose((q + values[:, None])[inside], paid[inside]), "Ng et al.: but for what the end pays"
+        assert not torch.allclose(paid[inside], plain[inside])
 
 
 def greedy(path):
