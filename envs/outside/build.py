@@ -150,8 +150,11 @@ def _why_not_made(name: str, error: Exception) -> str:
 
     text = name[len(PREFIX) :]
     module, _, plain = text.rpartition(":")
-    if module and isinstance(error, ModuleNotFoundError) and find_spec(module.split(".")[0]) is None:
-        return f"{name}: {_missing(module)}"
+    package = module if file_and_class(name) is None else ""
+    if package and isinstance(error, ModuleNotFoundError) and find_spec(package.split(".")[0]) is None:
+        return f"{name}: {_missing(package)}"
+    if isinstance(error, ModuleNotFoundError) and error.name:  # of what the environment itself imports
+        return f"{name}: {_missing(error.name)}"
     if isinstance(error, gymnasium.error.UnregisteredEnv):
         near = nearest_ids(plain, module)
         return f"{name}: found no environment of this id" + (f", did you mean {' or '.join(near)}" if near else "")

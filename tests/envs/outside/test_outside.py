@@ -377,6 +377,16 @@ class Silent(Moody):
         raise AssertionError
 
 
+class Needy(Moody):
+    def __init__(self):
+        import nowhere_to_be_found.inner  # noqa: F401
+
+
+def test_a_package_that_an_environment_needs_is_named():
+    with pytest.raises(OutsideError, match="Needy: .*nowhere_to_be_found.*pip install nowhere-to-be-found"):
+        maker("gymnasium:mine.py:Needy", PLAIN, Needy)()
+
+
 def test_an_exception_without_words_is_said_by_its_line():
     with pytest.raises(OutsideError, match=r"Silent: AssertionError at \S+_outside.py:\d+: raise AssertionError"):
         maker("gymnasium:mine.py:Silent", PLAIN, Silent)()
