@@ -50,24 +50,31 @@ class ReportPlan:
 
 
 def plan_report(facts: Facts, choice: Choice, learners: list[str], library: bool) -> tuple[ReportPlan, float]:
-    """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take. Where
-    nothing fits, agents train on the environment for as many steps as in the world alone."""
+    """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take.
+
+    The least report is made even if it does not fit. Where it alone would take longer than all that was asked for,
+    agents train on the environment for as many steps as in the world only.
+    """
+    least = _fitting(facts, choice, learners, library, True)
     asked = choice.agents is not None or choice.steps is not None
-    for ten in (True, False):
-        for kinds, sizes in _reports(facts, learners):
-            if choice.steps:
-                sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
-            for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
-                budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
-                one = _report(facts, kinds, 1, steps, library, ten)
-                most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, one)))
-                whole = _report(facts, kinds, choice.agents or most, steps, library, ten)
-                if whole.agents >= (choice.agents or least) and _seconds(facts, choice, whole) <= budget:
-                    return whole, _seconds(facts, choice, whole)
-        if asked:
-            break
-    whole = _report(facts, kinds, choice.agents or LEAST_AGENTS, steps, library, asked)
-    return whole, _seconds(facts, choice, whole)
+    if not asked and _seconds(facts, choice, least) > choice.seconds:
+        least = _fitting(facts, choice, learners, library, False)
+    return least, _seconds(facts, choice, least)
+
+
+def _fitting(facts: Facts, choice: Choice, learners: list[str], library: bool, ten: bool) -> ReportPlan:
+    """The widest report that fits, or the least one."""
+    for kinds, sizes in _reports(facts, learners):
+        if choice.steps:
+            sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
+        for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
+            budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
+            one = _report(facts, kinds, 1, steps, library, ten)
+            most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, one)))
+            whole = _report(facts, kinds, choice.agents or most, steps, library, ten)
+            if whole.agents >= (choice.agents or least) and _seconds(facts, choice, whole) <= budget:
+                return whole
+    return _report(facts, kinds, choice.agents or LEAST_AGENTS, steps, library, ten)
 
 
 def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], list[tuple[int, int, int]]]]:
