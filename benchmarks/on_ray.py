@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def measure(engine: Any, count: int, generations: int, config: dict[str, Any], w
 
 
 @contextlib.contextmanager
-def on_files(slots: int, each: int) -> Iterator[Any]:
+def on_files(slots: int) -> Iterator[Any]:
     """slots 0: two real workers."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         if slots:
@@ -183,11 +184,11 @@ def main() -> int:
     config = load_config(str(ROOT / scaling.CONFIG)).data
     rows = []
     with connected(None, 2):
-        for name, engine in (("ray", on_ray), ("files", on_files)):
+        for name, engine in (("ray", partial(on_ray, each=args.node_slots)), ("files", on_files)):
             if name == "files" and args.no_files:
                 continue
             for slots in (0, *args.slots):
-                with engine(slots, args.node_slots) as e:
+                with engine(slots) as e:
                     row = measure(e, slots or 16, 3 if slots else args.generations, config)
                 row |= {"engine": name, "slots": slots, "load": os.getloadavg()[0]}
                 rows.append(row)

@@ -82,11 +82,11 @@ def work(out: Path, cells: Iterable[tuple[Any, ...]], run: Callable[..., Row], s
         began = time.process_time()
         row = run(*parts)
         row["cpu_seconds"] = round(time.process_time() - began, 1)
-        _append(out / CELLS, {"cell": name, **row})
+        append(out / CELLS, {"cell": name, **row})
         print(f"{' '.join(map(str, parts))}: {shown(row)}, {row['cpu_seconds']:.0f} CPU-s", flush=True)
 
 
-def _append(path: Path, row: Row) -> None:
+def append(path: Path, row: Row) -> None:
     """Adds a line. A line that a killed process left unfinished makes room."""
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -63,7 +63,7 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     name = "sac" if facts.continuous else "ddqn"
     one = facts.expert_seconds * EXPERTS_PER_WORKER + facts.step_seconds
     steps = int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one)))
-    episodes = steps / ((facts.random_length + facts.max_steps) / 2)
+    episodes = steps / facts.likely_length
     section: dict[str, Any] = {
         "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
         "tau": 0.01, "hidden_layer": 1, "rb_size": 100_000,

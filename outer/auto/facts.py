@@ -45,6 +45,11 @@ class Facts:
         """Returns whether actions are numbers."""
         return self.num_actions == 0
 
+    @property
+    def likely_length(self) -> float:
+        """Steps of an episode of agents that learn: it may become longer or shorter than with random actions."""
+        return (self.random_length + self.max_steps) / 2
+
 
 def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
     """What measuring has found, without any timing. The task has been registered."""

@@ -79,10 +79,9 @@ def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: flo
     perturbed, plain = (1 + mirrored) * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
     tests = inner_tests(facts)
-    long = (facts.random_length + facts.max_steps) / 2  # episodes may grow longer or shorter
     start = gtn.get("horizon_start") or facts.max_steps
-    middle = min(long, 0.7 * (start + facts.max_steps) / 2 + 0.3 * facts.max_steps)
-    real_steps = tests * (perturbed * middle + plain * long)
+    middle = min(facts.likely_length, 0.7 * (start + facts.max_steps) / 2 + 0.3 * facts.max_steps)
+    real_steps = tests * (perturbed * middle + plain * facts.likely_length)
     if world == "bandit":
         train = (perturbed + plain) * facts.member_seconds * 1.6
     elif world == "se":

@@ -96,13 +96,8 @@ def _report(
 
 def _report_tests(facts: Facts) -> int:
     """Test episodes of an unseen agent."""
-    quick = int(TEST_SECONDS / (_length(facts) * facts.step_seconds))
+    quick = int(TEST_SECONDS / (facts.likely_length * facts.step_seconds))
     return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps, quick))
-
-
-def _length(facts: Facts) -> float:
-    """Steps of an episode, which may become longer or shorter than with random actions."""
-    return (facts.random_length + facts.max_steps) / 2
 
 
 def _per_step(facts: Facts, kind: str) -> float:
@@ -112,7 +107,7 @@ def _per_step(facts: Facts, kind: str) -> float:
 
 def _seconds(facts: Facts, choice: Choice, report: ReportPlan) -> float:
     """Expected wall time of a report."""
-    tests = report.tests * _length(facts) * (facts.step_seconds + 3e-4)
+    tests = report.tests * facts.likely_length * (facts.step_seconds + 3e-4)
     times = 2 + TEN * report.ten  # a step in the world counts as one on the environment, although it is quicker
     training = sum(times * n * _per_step(facts, k) for k, n in zip(report.learners, report.steps))
     one = training + len(report.learners) * len(report.places) * (tests + START_OF_AGENT * 0.1)

@@ -15,7 +15,7 @@ Tables = Tuple[Tensor, Tensor, Tensor]  # next state, reward, done of a finite w
 
 
 def table_of(world: World) -> Tables:
-    """Of a world of one member. Raises ValueError if the task is not finite."""
+    """Tabulates a world of one member. Raises ValueError if the task is not finite."""
     next_state, reward, done = (t[0] for t in tables(world))
     return next_state.long(), reward, done
 

@@ -40,8 +40,8 @@ class Bundle:
 
 
 class Foremen:
-    """``actor``: the class of foremen as Ray's; ``handles``: the workers, by number; ``pin``: options that bind an
-    actor to a node. Events are read with ``get`` and ``get_nowait``, as from a queue."""
+    """``handles``: the workers, by number; ``pin``: gives the options that bind an actor to a node; ``cls``: of the
+    foremen. Events are read with ``get`` and ``get_nowait``, as from a queue."""
 
     def __init__(self, ray: Any, handles: dict[int, Any], pin: Any, cls: type = Foreman) -> None:
         self._ray, self._handles, self._pin, self._cls = ray, handles, pin, cls

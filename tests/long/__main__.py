@@ -23,6 +23,8 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.cells import append
+
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "results" / "tests" / "long.jsonl"
 CHOICE = "slow or hypothesis"
@@ -100,8 +102,7 @@ def main() -> int:
         print(f"\n{number}/{len(left)} {file}", flush=True)
         row = run(file, commit)
         done[file] = row
-        with open(RECORD, "a") as record:
-            record.write(json.dumps(row) + "\n")
+        append(RECORD, row)
     failed = [file for file in wanted if not done[file]["passed"]]
     total = {name: sum(done[file][name] for file in wanted) for name in ("tests", "failures", "errors", "skipped")}
     hours = sum(done[file]["cpu_s"] for file in wanted) / 3600

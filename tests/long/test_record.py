@@ -22,6 +22,8 @@ def test_the_last_outcome_at_these_commits_counts(tmp_path, monkeypatch):
     found = long.latest(long.records(), {"1", "2"})
     assert {file: outcome["passed"] for file, outcome in found.items()} == {"a": False, "b": True}
     assert long.latest(long.records(), {"3"}) == {}
+    long.append(record, row("e", "2", True))
+    assert long.latest(long.records(), {"2"})["e"]["passed"], "a torn line makes room"
 
 
 @pytest.mark.slow

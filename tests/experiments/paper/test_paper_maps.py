@@ -55,8 +55,8 @@ def test_learned_reward_of_a_potential_is_that_of_its_two_states(tmp_path):
 
 def test_the_optimum_of_a_learned_reward(tmp_path):
     """A network of zeros leaves the task's own optimum, -12. Alone it pays all the same, and the first action of a tie,
-    right, ends in the first hole. A potential of the task's optimal values has the task's optimum with the reward
-    beside it; alone it asks for the terminal state of the highest potential, whatever it costs to get there."""
+    right, ends in the first hole. A potential beside the task's reward changes the optimum by what the end pays alone
+    (Ng et al. 1999), since the potential of a terminal state is not zero."""
     zeros = torch.zeros(world_size("rn", CLIFF, problem.env_section(cliff().data)))
     found = [learned_reward.optimum(rn(tmp_path / f"{mode}.pt", mode, zeros), CLIFF) for mode in (1, 2, 5, 6)]
     assert found == [-100.0, -12.0, -100.0, -12.0]

@@ -144,7 +144,7 @@ def test_what_is_asked_for_is_planned_even_if_it_takes_longer() -> None:
 
 
 def slow(seconds: float) -> Facts:
-    """An environment of so many seconds per step."""
+    """Facts of an environment, a step of which takes ``seconds``."""
     return facts(max_steps=30, random_length=11.0, step_seconds=seconds, agent_seconds=dict.fromkeys(DISCRETE, seconds))
 
 
