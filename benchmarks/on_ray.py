@@ -42,6 +42,7 @@ from envolve.outer.ray.codec import answer, work_of  # noqa: E402
 from envolve.outer.ray.evaluator import Evaluator, setup  # noqa: E402
 from envolve.outer.ray.events import READY  # noqa: E402
 from envolve.outer.ray.foreman import Foreman  # noqa: E402
+from envolve.outer.ray.foremen import MANY  # noqa: E402
 from envolve.outer.ray.pool import RayPool  # noqa: E402
 
 MINE = {"benchmark": "1"}
@@ -92,7 +93,7 @@ class Slots(Foreman):
 
 
 class Crowd(RayCluster):
-    """``slots`` slots on simulated nodes of ``each``, whose foremen are processes."""
+    """``slots`` slots on simulated nodes of at most ``each``, whose foremen are processes."""
 
     def __init__(self, slots: int, each: int) -> None:
         super().__init__(Idle, b"", 0, foreman=Slots)
@@ -100,7 +101,8 @@ class Crowd(RayCluster):
         self.idle = self._ray.remote(Idle).options(num_cpus=0).remote()
 
     def nodes(self) -> list[Node]:
-        sizes = [min(self.each, self.slots - at) for at in range(0, self.slots, self.each)]
+        count = -(-self.slots // self.each)  # of nodes, alike in size: a small one would have no foreman
+        sizes = [len(range(i, self.slots, count)) for i in range(count)]
         self._slots = {f"node{i}": size for i, size in enumerate(sizes)}
         return [Node(name, name, size) for name, size in self._slots.items()]
 
@@ -180,6 +182,8 @@ def main() -> int:
     parser.add_argument("--no-files", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if min(args.slots) < MANY or args.node_slots < 2 * MANY:
+        parser.error(f"--slots and half of --node-slots: expected at least {MANY}: nodes of fewer have no foreman")
     torch.set_num_threads(1)
     config = load_config(str(ROOT / scaling.CONFIG)).data
     rows = []
