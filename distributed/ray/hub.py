@@ -38,9 +38,9 @@ class RunHub(Files, Words):
 
     def __init__(self, folder: str, keeper: str = "") -> None:
         """folder: of the run, with the log. keeper: name of the actor where that is, if this may be another node; the
-        hub then works in a copy, in a folder of this name. Raises ParamsError, RunError, OSError."""
+        hub then works in a copy, in a folder of this name and its term. Raises ParamsError, RunError, OSError."""
         self.copy = Copy(actors.named(keeper)) if keeper else None
-        Files.__init__(self, Path(folder) if self.copy is None else empty_folder(keeper))
+        Files.__init__(self, Path(folder) if self.copy is None else empty_folder(keeper, self.copy.term))
         if self.copy is not None:
             self.copy.fill(self.folder)
         params, settings = frozen(self.folder), read_settings(self.folder)
@@ -78,7 +78,7 @@ class RunHub(Files, Words):
     def leave(self) -> None:
         """Removes the copy: the run's own folder has all."""
         if self.copy is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder.parent, ignore_errors=True)
 
 
 class RayHub(HubCalls):

@@ -237,13 +237,16 @@ def name_of(folder: Path) -> str:
     return name
 
 
-def empty_folder(name: str) -> Path:
-    """A folder of this name for this user alone, in place of one that an earlier hub has left. Raises OSError."""
-    path = Path(tempfile.gettempdir()) / name
-    if os.path.lexists(path):
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise FileExistsError(17, "found it, and it is not a folder of this user", str(path))
-        shutil.rmtree(path)
+def empty_folder(name: str, term: int) -> Path:
+    """An empty folder ``name/term`` for this user alone. Those of earlier hubs are removed; one of them may still write
+    into its own, and so never into this. Raises OSError."""
+    outer = Path(tempfile.gettempdir()) / name
+    outer.mkdir(mode=0o700, exist_ok=True)
+    found = os.lstat(outer)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise FileExistsError(17, "found it, and it is not a folder of this user", str(outer))
+    for earlier in outer.iterdir():
+        shutil.rmtree(earlier, ignore_errors=True)
+    path = outer / str(term)
     path.mkdir(mode=0o700)
     return path

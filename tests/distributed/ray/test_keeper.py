@@ -102,7 +102,7 @@ def test_the_node_of_the_command_is_lost_and_the_run_goes_on_from_the_hubs(
 
     def lose(run: Run) -> None:
         if (tmp_path / "run/learner.pt").exists():
-            (own,) = temporary.glob("envolve_hub_*")
+            (own,) = temporary.glob("envolve_hub_*/*")
             shutil.copytree(own, tmp_path / "second")  # what a lost driver leaves
             raise Stop
 
@@ -151,7 +151,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def begin_log(there: Any, file_rows: int = 6) -> tuple[MirroredLog, Path]:
     """The log of a new hub -> it, and the hub's folder."""
-    copy, folder = Copy(there), empty_folder("hub")
+    copy = Copy(there)
+    folder = empty_folder("hub", copy.term)
     copy.fill(folder)
     return MirroredLog(folder / REPLAY, 1, 5, file_rows, copy), folder
 
@@ -261,21 +262,39 @@ def test_a_file_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(keeper, "PIECE", 7)
     prepare(tmp_path / "run", SETTINGS)
     (tmp_path / "run/learner.pt").write_bytes(bytes(range(100)))
-    Copy(Keeper(str(tmp_path / "run"))).fill(folder := empty_folder("hub"))
+    Copy(Keeper(str(tmp_path / "run"))).fill(folder := empty_folder("hub", 1))
     for name in (*BEGUN_WITH, "learner.pt"):
         assert (folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_an_earlier_hub_that_still_writes_does_not_disturb_the_next(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove, earlier = shutil.rmtree, empty_folder("hub", 1)
+
+    def beside_a_writer(path: Path, ignore_errors: bool = False) -> None:
+        (path / "late").touch()
+        with monkeypatch.context() as m:
+            m.setattr(os, "unlink", lambda *_, **__: None)  # what was removed is there again
+            remove(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", beside_a_writer)
+    assert not list(empty_folder("hub", 2).iterdir())
+    assert (earlier / "late").exists()
 
 
 def test_the_hubs_folder_is_of_this_run_and_this_user(tmp_path: Path, temporary: Path) -> None:
     (tmp_path / "run").mkdir()
     name = name_of(tmp_path / "run")
     assert name == name_of(tmp_path / "run") and name.startswith("envolve_hub_")
-    found = empty_folder(name)
+    found = empty_folder(name, 1)
+    assert found.stat().st_mode & 0o777 == found.parent.stat().st_mode & 0o777 == 0o700
     (found / "left").touch()
-    assert not list(empty_folder(name).iterdir()) and found.stat().st_mode & 0o777 == 0o700
+    following = empty_folder(name, 2)
+    assert [p.name for p in temporary.glob("*/*")] == ["2"] and not list(following.iterdir())
     os.symlink(tmp_path, temporary / "link")
     with pytest.raises(FileExistsError, match="not a folder of this user"):
-        empty_folder("link")
+        empty_folder("link", 1)
     (tmp_path / "run" / COPY).write_text("../../etc")
     with pytest.raises(RunError, match=r"found '../../etc', expected envolve_hub_ and 16 hexadecimal digits"):
         name_of(tmp_path / "run")
