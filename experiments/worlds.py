@@ -16,7 +16,7 @@ if __name__ == "__main__":
 
 import os
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -39,8 +39,8 @@ alone: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
   envolve worlds add results/<run_id> --distilled   the world that experts taught, before any evolution
 
 `add` takes contextual bandits of Gymnasium environments. A run of `envolve evolve` has the figures for the card in its
-report. For any other run, agents that the world never saw are trained in it and on the environment; Ctrl-C keeps
-those that are finished.
+report. For any other run, and where --agents, --steps or --learners is given, agents that the world never saw are
+trained in it and on the environment; Ctrl-C keeps those that are finished.
 
 Exit codes: 0 done, 1 it cannot be done, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
@@ -55,10 +55,10 @@ class Args:
     """show, pictures: the name of a world, or a .safetensors file; add: the folder of a run."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """pictures: the PNG to write. Default: NAME.png."""
-    agents: int = 5
-    """add: unseen agents of each kind, if the run has no report."""
-    steps: int = 10_000
-    """add: their training steps."""
+    agents: int | None = None
+    """add: unseen agents of each kind. Default: 5."""
+    steps: int | None = None
+    """add: their training steps. Default: 10,000."""
     learners: tuple[str, ...] = ()
     """add: kinds of the unseen agents, e.g. ppo a2c. Default: all that the world was not evolved with."""
     distilled: bool = False
@@ -73,12 +73,9 @@ def work(args: Args) -> int:
     if (args.action == "list") != (args.what is None):
         expected = {"list": "nothing", "add": "the folder of a run"}.get(args.action, "the name of a world")
         raise ConfigError([f"{args.action}: found {args.what or 'nothing'!r:.200}, expected {expected}"])
-    for option, value, least in (
-        ("--agents", args.agents, 2),
-        ("--steps", args.steps, 1),
-        ("--workers", args.workers, 1),
-    ):
-        check_count(option, value, least)
+    check_count("--agents", args.agents, 2)
+    check_count("--steps", args.steps, 1)
+    check_count("--workers", args.workers, 1)
     return {"list": listed, "show": shown, "pictures": drawn, "add": added}[args.action](args)
 
 
@@ -117,8 +114,10 @@ def added(args: Args) -> int:
     from envolve.outer.zoo.card import Measuring
 
     workers = args.workers or len(os.sched_getaffinity(0))
-    how = Measuring(args.agents, args.steps, args.learners, workers)
-    name = add(Path(str(args.what)), shelf.DATA, how, args.distilled)
+    asked = {"agents": args.agents, "steps": args.steps, "learners": args.learners or None}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    how = Measuring(workers=workers, **given)
+    name = add(Path(str(args.what)), shelf.DATA, how, args.distilled, bool(given))
     print(f"added envolve/{name}: {shelf.DATA / name}{shelf.TENSORS} and its card {name}{shelf.CARD}")
     return 0
 

@@ -12,9 +12,10 @@ from envolve.outer.zoo.convert import task_id, zoo_bytes
 from envolve.worlds.shelf import CARD, TENSORS, ZOO_BYTES
 
 
-def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False) -> str:
-    """The name of the new world. how: the unseen agents that are trained if the run has no report; distilled: the
-    world that the run began with, not the evolved one. Raises WorldFileError, ConfigError, RunError, OSError."""
+def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False, afresh: bool = False) -> str:
+    """The name of the new world. how: the unseen agents that are trained if the run has no report, or ``afresh``;
+    distilled: the world that the run began with, not the evolved one. Raises WorldFileError, ConfigError, RunError,
+    OSError."""
     file = FIRST if distilled else MODEL
     if not (run_dir / file).is_file():
         run = "the folder of a run" + (" with agents.gtn.init: distilled" if distilled else "")
@@ -24,7 +25,7 @@ def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False) -> 
     if len(data) > ZOO_BYTES:
         words = "smaller networks (envs.<task>.hidden_size) make a smaller file"
         raise WorldFileError(f"{world.path}: found a file of {len(data):,} bytes, expected {ZOO_BYTES:,}: {words}")
-    figures = None if distilled else reported(run_dir)
+    figures = None if distilled or afresh else reported(run_dir)
     if figures is None:
         figures = measured(run_dir, load_config(run_dir / CONFIG_FILE).data, file, how)
     name = free_name(shelf, f"{task_id(world.env_name)}-bandit")

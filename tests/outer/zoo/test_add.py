@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from envolve.envs.worlds.file import FIRST, MODEL, read_world
+from envolve.experiments import worlds
 from envolve.outer.auto import report
 from envolve.outer.auto.unseen import RANDOM, Job
 from envolve.outer.config.load import ConfigError, config_of, store_config
@@ -83,6 +84,22 @@ def test_only_the_learners_that_were_asked_for(run_dir: Path, jobs: list[Job], t
     assert {j.learner for j in jobs} == {RANDOM, "ppo"}
     with pytest.raises(ConfigError, match="--learners: found 'pppo', expected .*nearest: 'ppo'"):
         add(run_dir, tmp_path / "shelf", Measuring(learners=("pppo",)), distilled=True)
+
+
+def test_a_report_gives_the_figures_unless_agents_are_asked_for(
+    run_dir: Path, jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"random": None, "unseen": {}, "library": "of the report"}
+    (run_dir / "report.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(shelf, "DATA", tmp_path / "shelf")
+    libraries = []
+    for words in ([], ["--steps", "4096"], ["--agents", "2"], ["--learners", "td3"]):
+        assert worlds.main(["add", str(run_dir), "--workers", "1", *words]) == 0
+        path = max((tmp_path / "shelf").glob(f"*{shelf.CARD}"), key=lambda p: p.stat().st_mtime_ns)
+        libraries.append(json.loads(path.read_text())["library"])
+        assert bool(jobs) == bool(words)
+    assert libraries[0] == "of the report" and "of the report" not in libraries[1:]
+    assert {j.steps for j in jobs} >= {4096, 10_000}
 
 
 def test_a_run_without_experts_has_no_such_world(run_dir: Path, tmp_path: Path) -> None:
