@@ -52,7 +52,7 @@ CHECK_EVERY = 64  # steps
 SHARED = mjw.OverflowType.BROADPHASE | mjw.OverflowType.NARROWPHASE
 HARMLESS = mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS  # the solver stopped early, as MuJoCo's does
 # Contacts and constraints in a fixed order cost nothing. Fixed sums (ATOMICS) make a GPU 10 to 55 times slower, need
-# arrays too large for 16,384 ANYmals, and runs on it still did not repeat to the last bit (docs/results.md, GPU).
+# arrays too large for 16,384 ANYmals, and runs on it still did not repeat to the last bit (docs/results/speed.md, GPU).
 DETERMINISM = mjw.DeterminismType.CONTACTS | mjw.DeterminismType.CONSTRAINT
 NEED_FORCES = ("cacc", "cfrc_int", "cfrc_ext")
 MASS_FIELDS = (  # what the masses are and what MuJoCo derives from them

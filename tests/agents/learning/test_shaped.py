@@ -1,7 +1,7 @@
 """PPO with the human's shapers learns the physics tasks: a stated score within stated steps.
 
-Measured with seeds 0, 1, 2 (docs/results.md): HalfCheetah 3.95, 7.41, 3.12 m/s after 1 M steps; Ant 1.36, 2.18, 2.01
-m/s and ANYmal -0.39, -0.35, -0.32 after 2 M; Stable-Baselines3 with the same settings 5.87 and 7.13, 0.01, -1.21.
+Measured with seeds 0, 1, 2 (docs/results/shapers.md): HalfCheetah 3.95, 7.41, 3.12 m/s after 1 M steps; Ant 1.36, 2.18,
+2.01 m/s and ANYmal -0.39, -0.35, -0.32 after 2 M; Stable-Baselines3 with the same settings 5.87 and 7.13, 0.01, -1.21.
 A cheetah that does not move scores 0, an ANYmal that stands still -1.64. About eight minutes on one core.
 """
 

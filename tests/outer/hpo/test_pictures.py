@@ -1,4 +1,4 @@
-"""What the pictures of a study say, by their texts; how they look was looked at (docs/results.md)."""
+"""What the pictures of a study say, by their texts; how they look was looked at (docs/results/studies.md)."""
 
 from __future__ import annotations
 
