@@ -58,6 +58,8 @@ UNSAID = (
     ("kl_after", "iteration"),
     ("context_noise", 0.0),
     ("standardise", False),
+    ("imitate", ""),
+    ("fit_steps", 0),
 )
 
 

@@ -29,9 +29,21 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
         return
     section = agents.setdefault(problem.EXPERT, defaults(ExpertSection))
     section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "sac")
-    name, path = section["learner"], ("agents", problem.EXPERT, "learner")
+    section["imitate"] = section["imitate"].lower()
     fitting = [learner for learner in learners_for(task) if is_off_policy(learner)]
-    fitting += [problem.ARS] if task.action_size else []
+    linear = [problem.ARS] if task.action_size else []
+    _check_learner(checker, data, task, "learner", [*fitting, *linear])
+    if section["imitate"] and section["learner"] != problem.ARS:
+        words = f"nothing: only {problem.ARS} imitates, and agents.expert.learner is {section['learner']}"
+        checker.problem(("agents", problem.EXPERT, "imitate"), section["imitate"], words)
+    elif section["imitate"]:
+        _check_learner(checker, data, task, "imitate", fitting)
+
+
+def _check_learner(checker: Checker, data: dict[str, Any], task: Task, which: str, fitting: list[str]) -> None:
+    """The learner that the key ``which`` of the expert names, and its section."""
+    agents = data["agents"]
+    name, path = agents[problem.EXPERT][which], ("agents", problem.EXPERT, which)
     if name not in fitting:
         words = f"an off-policy learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
         checker.problem(path, show(name), words, nearest(name, fitting))
@@ -40,5 +52,5 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     if key not in agents:
         checker.problem(path, f"no section agents.{key}", "one with the expert's train_steps on the task")
         return
-    if not problem.expert(data)[1].train_steps:
+    if not problem.learner_of(data, name).train_steps:
         checker.problem(("agents", key, "train_steps"), "0 (no limit)", "the expert's budget of steps on the task")

@@ -102,6 +102,10 @@ def expert_section(data: Mapping[str, Any]) -> ExpertSection:
 def expert(data: Mapping[str, Any]) -> Tuple[str, Any]:
     """The expert's learner, and its hyperparameters on the task: a ``LearnerSection``, or an ``ARSSection``."""
     name = expert_section(data).learner
-    if name == ARS:
-        return name, ARSSection(**data["agents"][name + EXPERT_SUFFIX])
-    return name, LEARNERS[name].section(**data["agents"][name + EXPERT_SUFFIX])
+    return name, learner_of(data, name)
+
+
+def learner_of(data: Mapping[str, Any], name: str) -> Any:
+    """Hyperparameters of this learner on the task, as an expert or as what an expert imitates."""
+    section = ARSSection if name == ARS else LEARNERS[name].section
+    return section(**data["agents"][name + EXPERT_SUFFIX])

@@ -137,8 +137,8 @@ class ARSSection:
 
 @dataclass(frozen=True)
 class ExpertSection:
-    """The agents on the task from which ``init: distilled`` makes the first world. The learner's own section is
-    ``agents.<learner>_expert``."""
+    """The agents on the task from which ``init: distilled`` makes the first world. A learner's own section is
+    ``agents.<learner>_expert``, also that of ``imitate``."""
 
     learner: str = option(
         "", "its learner, or ars, a random search for a linear policy; empty: ddqn for discrete actions, else sac"
@@ -148,3 +148,11 @@ class ExpertSection:
         0.0, "noise on the states that become contexts, in standard deviations of each feature", ge=0, le=10
     )
     standardise: bool = option(False, "fit the world in units of each feature's standard deviation")
+    imitate: str = option(
+        "",
+        "ars begins with the linear policy nearest to that of this off-policy learner, which trains first; "
+        "empty: with zeros",
+    )
+    fit_steps: int = option(
+        0, "steps of the fit of the reward; 0: 2,000 for discrete actions, 3,000 for continuous ones", ge=0, le=10**7
+    )

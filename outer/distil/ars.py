@@ -8,7 +8,7 @@ this costs a fraction of what gradient learners do, and a linear policy is easy 
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Optional
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from envolve.core import rng
 from envolve.envs.task import Task
 from envolve.outer.config.section import ARSSection
+from envolve.outer.distil.linear import Linear
 from envolve.outer.distil.policy import Episodes, of_observation, play
 
 DIRECTIONS, EPISODES = 43, 44  # random streams of a member beside those of core/rng.py
@@ -26,7 +27,8 @@ FINAL = 2**20  # number of the episodes of the last test
 class ARS:
     """One expert. ``steps``: on the task so far."""
 
-    def __init__(self, task: Task, section: ARSSection, key: int) -> None:
+    def __init__(self, task: Task, section: ARSSection, key: int, begin: Optional[Linear] = None) -> None:
+        """begin: a policy to begin with, in place of zeros; its mean and std stay. Raises ValueError."""
         if not task.action_size:
             raise ValueError(f"ars: {task.name} has discrete actions, expected continuous ones")
         self.task, self.s, self.key = task, section, torch.tensor([key])
@@ -34,10 +36,16 @@ class ARS:
         self.weights = torch.zeros(A, F)
         self.count, self.mean, self.square = 0, torch.zeros(F, dtype=torch.float64), torch.zeros(F, dtype=torch.float64)
         self.steps = 0
+        self.begin = begin
+        if begin is not None:
+            self.weights, self.steps = begin.weights, begin.steps
+            self.mean, self.count = begin.mean.double(), 1
+            self.square = self.mean.square() + begin.std.double().square()
 
     def train(self) -> None:
         iteration = 0
-        while self.steps < self.s.train_steps:
+        before = self.steps
+        while self.steps - before < self.s.train_steps:
             self._iterate(iteration)
             iteration += 1
 
@@ -53,7 +61,8 @@ class ARS:
         spread = torch.cat((plus[best], minus[best])).std().clamp(min=1e-6)
         step = ((plus - minus)[best].float()[:, None, None] * direction[best]).mean(0) / spread.float()
         self.weights = self.weights + self.s.step_size * step
-        self._seen(episodes.observations)
+        if self.begin is None:
+            self._seen(episodes.observations)
         self.steps += int(episodes.steps.sum())
 
     def _seen(self, observations: Tensor) -> None:

@@ -15,8 +15,9 @@ from torch import Tensor
 from envolve.core import rng
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import world_size
-from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section
-from envolve.outer.distil.expert import train_experts
+from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section, learner_of
+from envolve.outer.config.section import ARSSection
+from envolve.outer.distil.expert import improved, train_experts
 from envolve.outer.distil.fit import fit_bandit
 from envolve.outer.distil.units import fit_in_units
 
@@ -36,13 +37,19 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     options = expert_section(config)
     fitted = fit_in_units if options.standardise else fit_bandit
     size, p = world_size("se", task, section), len(seeds)
-    made = train_experts(name, learner, task, section, seeds.numpy(), False, gtn.backend, threads)
+    how = task, section, seeds.numpy(), False, gtn.backend, threads
+    if options.imitate:
+        assert isinstance(learner, ARSSection)
+        teachers = train_experts(options.imitate, learner_of(config, options.imitate), *how)
+        made = [improved(task, learner, teacher, seeds.numpy()[i : i + 1]) for i, teacher in enumerate(teachers)]
+    else:
+        made = train_experts(name, learner, *how)
     keys, noise_keys = rng.fold(seeds, FIT).tolist(), rng.fold(seeds, SPREAD).tolist()
     worlds = torch.zeros(p, size)
     for i, one in enumerate(made):
         if one is not None:
             contexts = spread(task, one.states, options.context_noise, noise_keys[i])
-            worlds[i] = fitted(task, section, contexts, one.act, int(keys[i]))
+            worlds[i] = fitted(task, section, contexts, one.act, int(keys[i]), options.fit_steps)
     returns = np.array([np.nan if one is None else one.mean_return for one in made])
     steps = np.array([learner.train_steps if one is None else one.steps for one in made], np.int64)
     trained = np.full(p, learner.train_steps, np.int64)

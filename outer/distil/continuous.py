@@ -24,23 +24,29 @@ from envolve.outer.distil.energy import energy_distance, softened, units_of
 CONTEXT_STEPS, CONTEXT_BATCH = 1000, 256
 STEPS, BATCH = 3000, 512
 LR = 1e-2  # of Adam, falls to a twentieth
-OWN, GIVEN = 8192, 4096  # contexts, drawn by the bandit itself and given ones, at which the reward is fitted
+# Contexts, drawn by the bandit itself and given ones, at which the reward is fitted: for every STEPS steps begun. More
+# steps at the same contexts would learn these by heart.
+OWN, GIVEN = 8192, 4096
 NEAR = 0.3  # standard deviation, in largest actions, of those drawn near the policy's
 
 
-def fit_bump(task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int) -> Tensor:
+def fit_bump(
+    task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int, steps: int = STEPS
+) -> Tensor:
     """The parameters of a contextual bandit that teaches a policy, float32 [D].
 
     contexts: float32 [n, F], observations that its own shall be like; act: observations [n, F] -> the policy's actions,
-    float32 [n, A]. It pays minus the mean over A of |a - act(s)| in units of the largest action.
+    float32 [n, A]. It pays minus the mean over A of |a - act(s)| in units of the largest action. steps: of the
+    reward's fit.
     """
     init, reward = (shape for _, shape in world_nets("se", task, section))
     flat = init_world("se", task, section, torch.tensor([key]))
     generator = torch.Generator().manual_seed(key & (2**63 - 1))
     drawing = fit_contexts(init, flat[:, : init.size], contexts, generator, task.codes)
+    times = max(1, steps // STEPS)
     with torch.no_grad():
-        own = encoded(drawn(init, drawing, OWN, generator), task.codes)
-        state = torch.cat((own, rows(contexts, GIVEN, generator)))
+        own = encoded(drawn(init, drawing, times * OWN, generator), task.codes)
+        state = torch.cat((own, rows(contexts, times * GIVEN, generator)))
         code = act(state) / task.max_action
 
     def loss(flat: Tensor) -> Tensor:
@@ -52,7 +58,7 @@ def fit_bump(task: Task, section: EnvSection, contexts: Tensor, act: Callable[[T
         x = torch.cat((action * task.max_action, state[i]), 1)
         return (forward(reward, flat, x.T.unsqueeze(0))[0, 0] + (action - best).abs().mean(1)).square().mean()
 
-    return torch.cat((drawing, minimise(flat[:, init.size :], loss, STEPS)), 1)[0]
+    return torch.cat((drawing, minimise(flat[:, init.size :], loss, steps)), 1)[0]
 
 
 def fit_contexts(

@@ -19,6 +19,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.ars import ARS
+from envolve.outer.distil.linear import Linear, nearest_linear
 from envolve.outer.distil.policy import of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
@@ -72,9 +73,19 @@ def train_experts(
     ]
 
 
-def _linear(task: Task, section: ARSSection, key: np.ndarray) -> Optional[Expert]:
+def improved(task: Task, section: ARSSection, teacher: Optional[Expert], key: np.ndarray) -> Optional[Expert]:
+    """An expert by random search that begins with the linear policy nearest to a teacher's. Its steps count the
+    teacher's, too. None: one of them has diverged."""
+    if teacher is None:
+        return None
+    begin = nearest_linear(task, teacher.act, teacher.states, int(key[0]))
+    begin.steps += teacher.steps
+    return _linear(task, section, key, begin)
+
+
+def _linear(task: Task, section: ARSSection, key: np.ndarray, begin: Optional[Linear] = None) -> Optional[Expert]:
     """An expert by random search."""
-    search = ARS(task, section, int(key[0]))
+    search = ARS(task, section, int(key[0]), begin)
     search.train()
     score = search.score()
     return _walked(task, search.policy(), key, search.steps, score, 1) if np.isfinite(score) else None

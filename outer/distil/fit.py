@@ -20,6 +20,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
 from envolve.envs.worlds.world import init_world, world_nets
+from envolve.outer.distil.continuous import STEPS as BUMP_STEPS
 from envolve.outer.distil.continuous import fit_bump
 from envolve.outer.distil.energy import energy_distance, softened, units_of
 from envolve.outer.distil.policy import Policy, of_observation
@@ -78,15 +79,17 @@ def fit_classifier(task: Task, states: Tensor, labels: Tensor, key: int) -> Poli
     return of_observation(task, act)
 
 
-def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int) -> Tensor:
+def fit_bandit(
+    task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int, steps: int = 0
+) -> Tensor:
     """The parameters of a contextual bandit that teaches a policy, float32 [D].
 
     contexts: float32 [n, F], observations that its own shall be like; act: observations [n, F] -> the policy's actions,
     int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another one, or minus the distance to it
-    in units of the largest action.
+    in units of the largest action. steps: of the reward's fit; 0: the default.
     """
     if task.action_size:
-        return fit_bump(task, section, contexts, act, key)
+        return fit_bump(task, section, contexts, act, key, steps or BUMP_STEPS)
     seed, (init, reward) = torch.tensor([key]), (shape for _, shape in world_nets("se", task, section))
     flat, stream = init_world("se", task, section, seed), rng.fold(seed, CONTEXTS)
     F, A = task.observation_size, task.action_inputs
@@ -108,7 +111,7 @@ def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[
         return (out - target).square().mean()
 
     drawing = minimise(flat[:, : init.size], contexts_like)
-    return torch.cat((drawing, minimise(flat[:, init.size :], choice)), 1)[0]
+    return torch.cat((drawing, minimise(flat[:, init.size :], choice, steps or STEPS)), 1)[0]
 
 
 def fit_potential(task: Task, section: EnvSection, values: Tensor, key: int) -> Tensor:

@@ -23,14 +23,14 @@ from envolve.outer.distil.fit import fit_bandit
 
 
 def fit_in_units(
-    task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int
+    task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int, steps: int = 0
 ) -> Tensor:
     """``fit_bandit`` in units of each feature -> the parameters in the task's units, float32 [D]. One-hot codes have
     no units."""
     mean, scale = contexts.mean(0), units_of(contexts, task.codes)
     for begin, end in task.codes:
         mean[begin:end] = 0
-    flat = fit_bandit(task, section, (contexts - mean) / scale, lambda x: act(x * scale + mean), key)
+    flat = fit_bandit(task, section, (contexts - mean) / scale, lambda x: act(x * scale + mean), key, steps)
     return written(task, section, flat, mean, scale)
 
 

@@ -14,6 +14,7 @@ from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.ars import ARS, DIRECTIONS
 from envolve.outer.distil.expert import train_experts
+from envolve.outer.distil.linear import Linear
 
 CAR = ARSSection(train_steps=40_000, directions=8, top=4, step_size=0.5, noise_std=1.0, test_episodes=5)
 
@@ -68,6 +69,18 @@ def test_as_an_expert_it_repeats_itself_and_counts_its_steps() -> None:
     assert made[1].steps >= 10_000 + len(made[1].states)
     x = torch.randn(50, 2)
     assert torch.equal(made[1].act(x), again.act(x)) and made[1].act(100 * x).abs().max() == 1
+
+
+def test_it_may_begin_with_a_policy_whose_units_stay() -> None:
+    section = ARSSection(train_steps=1, directions=5, top=3, step_size=0.1, noise_std=0.2)
+    begin = Linear(torch.tensor([[0.3, 0.1]]), torch.tensor([1.0, 2.0]), torch.tensor([0.5, 4.0]), 100)
+    search = ARS(Plane(), section, 3, begin)
+    x = torch.tensor([[1.0, 2.0], [2.0, 6.0]])
+    torch.testing.assert_close(search.policy()(x), torch.tensor([[0.0], [0.7]]))
+    search.train()
+    assert search.steps == 110, "the budget is its own"
+    torch.testing.assert_close((search.mean.float(), search.std), (begin.mean, begin.std))
+    assert not torch.equal(search.weights, begin.weights)
 
 
 def test_discrete_actions_and_no_budget_are_refused() -> None:

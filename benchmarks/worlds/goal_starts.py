@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""What starts and goals of training are worth, before any search: distributions made by hand beside the task's own.
+
+    python3 benchmarks/worlds/goal_starts.py [--tasks simple_u_maze ...] [--seeds 16] [--steps 50000]    train, and the table
+    python3 benchmarks/worlds/goal_starts.py --table                                                    the table so far
+
+A search over starts and goals can gain no more than the best of them, and it sees no difference that is smaller than
+the noise of its agents. Every agent is tested from the task's own starts, for its own goals. "Anywhere" is any free
+cell of the maze, all equally likely; "far" the half of the cells with the longest ways from the task's start. An arm
+trains an agent per seed, eight side by side, and differences are of agents with the same seed. Contrastive RL with 64
+hidden units.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import cells  # noqa: E402
+from envolve.agents.goal.crl_section import CRLSection  # noqa: E402
+from envolve.core.statistics import interval  # noqa: E402
+from envolve.envs.goal.mazes import Maze  # noqa: E402
+from envolve.envs.goal.shapers import maze_of  # noqa: E402
+from envolve.envs.goal.task import make_goal_task  # noqa: E402
+from envolve.outer.evaluate.goals import GoalProblem, train  # noqa: E402
+from envolve.outer.goals.evolve_sections import EvolveSection, Inner  # noqa: E402
+
+TASKS = ("simple_u_maze", "simple_u_maze_eval", "simple_big_maze", "simple_big_maze_eval", "simple_hardest_maze")
+ARMS = {  # where agents begin and what they are sent to, in training; "": as the task says
+    "own": ("", ""),
+    "goals anywhere": ("", "anywhere"),
+    "goals far": ("", "far"),
+    "starts anywhere": ("anywhere", ""),
+    "starts far": ("far", ""),
+    "both anywhere": ("anywhere", "anywhere"),
+}
+NEVER = -20.0  # logit of a cell that is not drawn
+SEEDS = 5_000
+TOGETHER = 8  # agents
+POWER = 1.96 + 0.84  # standard errors of a difference that is seen at the 5 % level in 80 of 100 experiments
+
+
+def ways(maze: Maze) -> list[int]:
+    """Cells on the shortest way from the start to each free cell, [cells]."""
+    (start,) = [(i, j) for i, row in enumerate(maze.rows) for j, c in enumerate(row) if c == "R"]
+    free, found, todo = set(maze.free), {start: 0}, deque([start])
+    while todo:
+        i, j = todo.popleft()
+        for cell in ((i + 1, j), (i - 1, j), (i, j + 1), (i, j - 1)):
+            if cell in free and cell not in found:
+                found[cell] = found[i, j] + 1
+                todo.append(cell)
+    return [found[cell] for cell in maze.free]
+
+
+def logits(maze: Maze, where: str) -> Tensor:
+    """Of each free cell, float32 [cells]."""
+    length = torch.tensor(ways(maze), dtype=torch.float32)
+    far = length > length.median()
+    return torch.where(far | (where == "anywhere"), 0.0, NEVER)
+
+
+def cell(task: str, arm: str, steps: int, first: int) -> dict[str, Any]:
+    """Trains an agent for seed ``first`` and each of the seven behind it, side by side."""
+    start, goal = ARMS[arm]
+    evolve = EvolveSection(goal_family="cells" if goal else "", start_family="cells" if start else "", score="near")
+    if not start and not goal:
+        evolve = EvolveSection(goal_family="cells", score="near")
+    learner = CRLSection(h_dim=64, num_envs=32, unroll_length=50)
+    problem = GoalProblem(Inner(env_name=task, num_timesteps=steps, threads=1, num_eval_envs=64), evolve, learner)
+    space, maze = problem.space(), maze_of(make_goal_task(task))
+    assert maze is not None, "a task with a maze"
+    theta = [logits(maze, where) for where in (goal, start) if where] or [space.own]
+    u = (torch.cat(theta) - space.own) / space.scale
+    keys = torch.arange(first, first + TOGETHER) + SEEDS
+    plain = torch.full((TOGETHER,), not start and not goal)
+    training, near = train(problem, u.repeat(TOGETHER, 1), keys, plain)
+    success = training.evaluate().success.mean(1)
+    return {
+        "task": task, "arm": arm, "steps": training.steps, "first": first,
+        "near": near.tolist(), "success": success.tolist(),
+    }  # fmt: skip
+
+
+def table(out: Path) -> str:
+    """Markdown: a row per task and arm, with the difference to the task's own and the least one that a search sees."""
+    rows = cells.results(out, {"task": str, "arm": str, "steps": int, "near": list, "success": list})
+    kinds = sorted({(TASKS.index(r["task"]), r["steps"]) for r in rows})
+    lines = ["| task, steps | in training | success | near the goal | difference to the task's own, seen from |"]
+    lines.append("|---|---|---|---|---|")
+    for (number, steps), arm in itertools.product(kinds, ARMS):
+        found = [[x for r in rows if (r["task"], r["steps"], r["arm"]) == (TASKS[number], steps, a)
+                  for x in zip(r["near"], r["success"])] for a in (arm, "own")]  # fmt: skip
+        if not found[0]:
+            continue
+        (near, success), (own, _) = (np.array(pairs).T for pairs in found)
+        words = "-"
+        if arm != "own":
+            gap = near - own
+            low, high = interval(gap.tolist())
+            least = POWER * float(np.std(gap, ddof=1)) / math.sqrt(len(gap))
+            words = f"{gap.mean():+.3f} [{low:+.3f}, {high:+.3f}], {least:.3f}"
+        lines.append(f"| {TASKS[number]}, {steps:,} | {arm} | {success.mean():.2f} | {near.mean():.3f} | {words} |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    cells.add_flags(parser, "goal_starts", 16)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--steps", type=int, default=50_000)
+    args = parser.parse_args(argv)
+    cells.check_counts(parser, {"--seeds": [args.seeds], "--steps": [args.steps]}, 10**7)
+
+    def go() -> None:
+        names = itertools.product(args.tasks, args.arms, [args.steps], range(0, args.seeds, TOGETHER))
+        cells.work(args.out, names, cell, lambda row: f"near {np.mean(row['near']):.3f}")
+
+    return cells.finish("goal_starts", args, go, lambda: table(args.out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
