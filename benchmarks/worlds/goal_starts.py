@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What starts and goals of training are worth, before any search: distributions made by hand beside the task's own.
 
-    python3 benchmarks/worlds/goal_starts.py [--tasks simple_u_maze ...] [--seeds 16] [--steps 50000]    train, and the table
-    python3 benchmarks/worlds/goal_starts.py --table                                                    the table so far
+    python3 benchmarks/worlds/goal_starts.py [--seeds 16] [--steps 50000]    train, then the table
+    python3 benchmarks/worlds/goal_starts.py --table                          the table so far
 
 A search over starts and goals can gain no more than the best of them, and it sees no difference that is smaller than
 the noise of its agents. Every agent is tested from the task's own starts, for its own goals. "Anywhere" is any free
