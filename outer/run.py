@@ -60,6 +60,7 @@ UNSAID = (
     ("standardise", False),
     ("imitate", ""),
     ("fit_steps", 0),
+    ("action_noise", 0.0),
 )
 
 

@@ -131,6 +131,9 @@ class ARSSection:
     top: int = option(16, "best directions that the step uses", ge=1, le=4096)
     step_size: float = option(0.02, "length of the step along a direction", gt=0)
     noise_std: float = option(0.03, "how far along a direction a policy is tried", gt=0)
+    action_noise: float = option(
+        0.0, "standard deviation of noise on the actions of the search, in units of the largest action", ge=0, le=10
+    )
     alive_bonus: float = option(0.0, "subtracted from every reward of the search, of tasks that pay for being alive")
     test_episodes: int = option(10, "episodes of the test that chooses the best expert", ge=1, le=10**6)
 

@@ -3,11 +3,16 @@
 The policy is clip(W (s - mean) / std) in units of the largest action; mean and std are those of all states visited so
 far. An iteration plays the policies W + noise D and W - noise D of every direction D once, and steps along the best
 directions by the difference of their returns. All policies of an iteration are stepped together. On locomotion tasks
-this costs a fraction of what gradient learners do, and a linear policy is easy to teach. Python 3.8.
+this costs a fraction of what gradient learners do, and a linear policy is easy to teach.
+
+With ``action_noise`` every action of the search's episodes has noise, the same for all policies of an iteration. Pupils
+act as their expert does only nearly; an expert that was searched for with noise tolerates that. Tests have none.
+Python 3.8.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Callable, Optional
 
 import numpy as np
@@ -20,7 +25,7 @@ from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.linear import Linear
 from envolve.outer.distil.policy import Episodes, of_observation, play
 
-DIRECTIONS, EPISODES = 43, 44  # random streams of a member beside those of core/rng.py
+DIRECTIONS, EPISODES, NOISE = 43, 44, 47  # random streams of a member beside those of core/rng.py
 FINAL = 2**20  # number of the episodes of the last test
 
 
@@ -82,10 +87,16 @@ class ARS:
         """One episode of each of the policies [P, A, F], all from the starts of this iteration."""
         keys = rng.fold(self.key, EPISODES).expand(len(weights)).numpy() + number
         mean, std, top = self.mean.float(), self.std, self.task.max_action
+        noise, step = rng.fold(rng.fold(self.key, NOISE), number)[:, None], itertools.count()
+        A = self.task.action_size
 
         def act(observation: Tensor) -> Tensor:
             x = (observation - mean) / std
-            return torch.baddbmm(x.new_zeros(()), x, weights.transpose(1, 2)).clamp(-1, 1) * top
+            action = torch.baddbmm(x.new_zeros(()), x, weights.transpose(1, 2)).clamp(-1, 1)
+            if self.s.action_noise:
+                n = rng.normal(noise, next(step) * A + torch.arange(A))[0].float()
+                action = (action + self.s.action_noise * n).clamp(-1, 1)
+            return action * top
 
         return play(self.task, of_observation(self.task, act), keys, 1, keep=True)
 

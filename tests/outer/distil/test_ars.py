@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,9 @@ from envolve.outer.distil.expert import train_experts
 from envolve.outer.distil.linear import Linear
 
 CAR = ARSSection(train_steps=40_000, directions=8, top=4, step_size=0.5, noise_std=1.0, test_episodes=5)
+
+
+CAR_TASK = make_task("MountainCarContinuous-v0")
 
 
 class Plane(Task):
@@ -81,6 +86,19 @@ def test_it_may_begin_with_a_policy_whose_units_stay() -> None:
     assert search.steps == 110, "the budget is its own"
     torch.testing.assert_close((search.mean.float(), search.std), (begin.mean, begin.std))
     assert not torch.equal(search.weights, begin.weights)
+
+
+def test_noise_on_actions_is_the_same_for_all_policies_of_an_iteration_and_not_in_tests() -> None:
+    def returns(noise: float, number: int) -> list[float]:
+        search = ARS(CAR_TASK, dataclasses.replace(CAR, action_noise=noise), 1)
+        search.count, search.square = 1, torch.ones(2, dtype=torch.float64)
+        return search._play(torch.tensor([[[0.0, 30.0]]]).repeat(3, 1, 1), number).returns[:, 0].tolist()
+
+    quiet, noisy = returns(0.0, 4), returns(0.3, 4)
+    assert len(set(noisy)) == 1 and noisy[0] != quiet[0]
+    assert noisy == returns(0.3, 4) and noisy != returns(0.3, 5) != quiet
+    scores = {ARS(CAR_TASK, dataclasses.replace(CAR, action_noise=n), 1).score() for n in (0.0, 0.3)}
+    assert len(scores) == 1, "tests have no noise"
 
 
 def test_discrete_actions_and_no_budget_are_refused() -> None:
