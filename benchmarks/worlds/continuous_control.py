@@ -12,7 +12,8 @@ loses one generation or one cell at most: the same command goes on.
 
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
 Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
-is RL Zoo's for Pendulum.
+is RL Zoo's for Pendulum. sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its
+defaults, as RL Zoo's PPO has on MuJoCo's tasks.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defau
     "ppo_fast": ("ppo", {**PPO, "lr": 1e-3}),
 }
 SB3 = {"sb3_td3": "TD3", "sb3_ddpg": "DDPG", "sb3_sac": "SAC", "sb3_ppo": "PPO", "sb3_a2c": "A2C"}
+SB3 |= {f"{name}_normalised": kind for name, kind in SB3.items()}
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
 PLACES = (*FILES, "task")
@@ -99,7 +101,7 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
     flat = torch.zeros(1) if place == "task" else read_world(str(out / f"run-{seed}" / FILES[place])).flat
     keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in SB3:
-        returns = [of_sb3(out, place, SB3[learner], data, seed, int(key), steps, tests) for key in keys]
+        returns = [of_sb3(out, place, learner, data, seed, int(key), steps, tests) for key in keys]
     else:
         name, values = SETTINGS[learner]
         own = {"train_steps": steps, "train_episodes": steps, "test_episodes": tests, "early_out_min_steps": steps + 1}
@@ -123,10 +125,11 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
 
 
 def of_sb3(
-    out: Path, place: str, name: str, data: dict[str, Any], seed: int, key: int, steps: int, tests: int
+    out: Path, place: str, learner: str, data: dict[str, Any], seed: int, key: int, steps: int, tests: int
 ) -> float:
     """Mean test return of one agent of Stable-Baselines3 with its defaults, in a world or on the task."""
     import stable_baselines3
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
     from envolve.envs.worlds.export import WorldEnv, load_world
     from envolve.envs.worlds.world import RealTask
@@ -135,11 +138,23 @@ def of_sb3(
     torch.set_num_threads(1)
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps)
-    env = WorldEnv(RealTask(task, 1)) if place == "task" else load_world(str(out / f"run-{seed}" / FILES[place]))
-    model = getattr(stable_baselines3, name)("MlpPolicy", env, seed=key, device="cpu")
+    own = WorldEnv(RealTask(task, 1)) if place == "task" else load_world(str(out / f"run-{seed}" / FILES[place]))
+    env = VecNormalize(DummyVecEnv([lambda: own]), norm_reward=False) if learner.endswith("_normalised") else own
+    model = getattr(stable_baselines3, SB3[learner])("MlpPolicy", env, seed=key, device="cpu")
     rollout = getattr(model, "n_steps", 1)
     model.learn(steps // rollout * rollout)
-    return float(np.mean(tested(model, task, key, tests)))
+    pupil = Normalised(model, env) if env is not own else model
+    return float(np.mean(tested(pupil, task, key, tests)))
+
+
+class Normalised:
+    """A model of Stable-Baselines3 that sees observations as its normalising environment shows them."""
+
+    def __init__(self, model: Any, env: Any) -> None:
+        self.model, self.env = model, env
+
+    def predict(self, observation: np.ndarray, **options: Any) -> Any:
+        return self.model.predict(self.env.normalize_obs(observation), **options)
 
 
 def test(args: argparse.Namespace) -> None:
