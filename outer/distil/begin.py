@@ -38,9 +38,12 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     fitted = fit_in_units if options.standardise else fit_bandit
     size, p = world_size("se", task, section), len(seeds)
     how = task, section, seeds.numpy(), False, gtn.backend, threads
+    budget = failed = learner.train_steps  # real steps of an expert, and of one that diverged
     if options.imitate:
         assert isinstance(learner, ARSSection)
-        teachers = train_experts(options.imitate, learner_of(config, options.imitate), *how)
+        first = learner_of(config, options.imitate)
+        budget, failed = budget + first.train_steps, first.train_steps
+        teachers = train_experts(options.imitate, first, *how)
         made = [improved(task, learner, teacher, seeds.numpy()[i : i + 1]) for i, teacher in enumerate(teachers)]
     else:
         made = train_experts(name, learner, *how)
@@ -51,8 +54,8 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
             contexts = spread(task, one.states, options.context_noise, noise_keys[i])
             worlds[i] = fitted(task, section, contexts, one.act, int(keys[i]), options.fit_steps)
     returns = np.array([np.nan if one is None else one.mean_return for one in made])
-    steps = np.array([learner.train_steps if one is None else one.steps for one in made], np.int64)
-    trained = np.full(p, learner.train_steps, np.int64)
+    steps = np.array([failed if one is None else one.steps for one in made], np.int64)
+    trained = np.full(p, budget, np.int64)
     return {
         "score": torch.from_numpy(returns), "mean_return": torch.from_numpy(returns.copy()),
         "train_steps": torch.from_numpy(trained), "episodes": torch.zeros(p, dtype=torch.int64),

@@ -88,6 +88,7 @@ def test_a_run_imitates_its_teacher_and_counts_all_steps(short: None) -> None:
     values = evaluate(data, torch.zeros(2, 1), seeds, DISTIL)
     again = evaluate(data, torch.zeros(1, 1), seeds[1:], DISTIL)
     assert torch.equal(values["world"][1:], again["world"]), "a member's world depends on its chunk"
+    assert values["train_steps"].tolist() == [500, 500]
     assert torch.isfinite(values["score"]).all() and not any(values["reason"])
     imitation, contexts = 3 * linear.EPISODES * 40, 20 * 40
     assert (values["real_steps"] >= 100 + 80 + imitation + 400 + 80 + contexts).all()
