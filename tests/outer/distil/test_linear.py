@@ -12,7 +12,7 @@ from torch import Tensor
 from envolve.envs.task import make_task
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.config.section import ARSSection
-from envolve.outer.distil import linear
+from envolve.outer.distil import continuous, linear
 from envolve.outer.distil.ars import ARS
 from envolve.outer.distil.expert import Expert, improved
 from envolve.outer.distil.linear import nearest_linear
@@ -25,6 +25,7 @@ CAR = make_task("MountainCarContinuous-v0")
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "ROUNDS", 3)
     monkeypatch.setattr(linear, "STEPS", 500)
+    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 50)
 
 
 def by_hand(x: Tensor) -> Tensor:
