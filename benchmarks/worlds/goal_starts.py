@@ -67,7 +67,7 @@ def ways(maze: Maze) -> list[int]:
 
 
 def logits(maze: Maze, where: str) -> Tensor:
-    """Of each free cell, float32 [cells]."""
+    """Logits of a draw among the free cells, float32 [cells]: equal for those "anywhere", or "far", else NEVER."""
     length = torch.tensor(ways(maze), dtype=torch.float32)
     far = length > length.median()
     return torch.where(far | (where == "anywhere"), 0.0, NEVER)
@@ -76,9 +76,9 @@ def logits(maze: Maze, where: str) -> Tensor:
 def cell(task: str, arm: str, steps: int, first: int) -> dict[str, Any]:
     """Trains an agent for seed ``first`` and each of the seven behind it, side by side."""
     start, goal = ARMS[arm]
-    evolve = EvolveSection(goal_family="cells" if goal else "", start_family="cells" if start else "", score="near")
-    if not start and not goal:
-        evolve = EvolveSection(goal_family="cells", score="near")
+    own = not start and not goal  # a plain agent, for which the family of the goals counts nothing
+    goals, starts = ("cells" if shaped else "" for shaped in (goal or own, start))
+    evolve = EvolveSection(goal_family=goals, start_family=starts, score="near")
     learner = CRLSection(h_dim=64, num_envs=32, unroll_length=50)
     problem = GoalProblem(Inner(env_name=task, num_timesteps=steps, threads=1, num_eval_envs=64), evolve, learner)
     space, maze = problem.space(), maze_of(make_goal_task(task))
@@ -86,8 +86,7 @@ def cell(task: str, arm: str, steps: int, first: int) -> dict[str, Any]:
     theta = [logits(maze, where) for where in (goal, start) if where] or [space.own]
     u = (torch.cat(theta) - space.own) / space.scale
     keys = torch.arange(first, first + TOGETHER) + SEEDS
-    plain = torch.full((TOGETHER,), not start and not goal)
-    training, near = train(problem, u.repeat(TOGETHER, 1), keys, plain)
+    training, near = train(problem, u.repeat(TOGETHER, 1), keys, torch.full((TOGETHER,), own))
     success = training.evaluate().success.mean(1)
     return {
         "task": task, "arm": arm, "steps": training.steps, "first": first,
@@ -97,19 +96,21 @@ def cell(task: str, arm: str, steps: int, first: int) -> dict[str, Any]:
 
 def table(out: Path) -> str:
     """Markdown: a row per task and arm, with the difference to the task's own and the least one that a search sees."""
-    rows = cells.results(out, {"task": str, "arm": str, "steps": int, "near": list, "success": list})
+    rows = cells.results(out, {"task": str, "arm": str, "steps": int, "first": int, "near": list, "success": list})
     kinds = sorted({(TASKS.index(r["task"]), r["steps"]) for r in rows})
     lines = ["| task, steps | in training | success | near the goal | difference to the task's own, seen from |"]
     lines.append("|---|---|---|---|---|")
     for (number, steps), arm in itertools.product(kinds, ARMS):
-        found = [[x for r in rows if (r["task"], r["steps"], r["arm"]) == (TASKS[number], steps, a)
-                  for x in zip(r["near"], r["success"])] for a in (arm, "own")]  # fmt: skip
-        if not found[0]:
+        here = [r for r in rows if (r["task"], r["steps"]) == (TASKS[number], steps)]
+        own = {r["first"]: r["near"] for r in here if r["arm"] == "own"}
+        mine = [r for r in here if r["arm"] == arm]
+        if not mine:
             continue
-        (near, success), (own, _) = (np.array(pairs).T for pairs in found)
+        near, success = (np.concatenate([r[key] for r in mine]) for key in ("near", "success"))
+        pairs = [np.subtract(r["near"], own[r["first"]]) for r in mine if r["first"] in own]  # a stopped run has fewer
         words = "-"
-        if arm != "own":
-            gap = near - own
+        if arm != "own" and pairs:
+            gap = np.concatenate(pairs)
             low, high = interval(gap.tolist())
             least = POWER * float(np.std(gap, ddof=1)) / math.sqrt(len(gap))
             words = f"{gap.mean():+.3f} [{low:+.3f}, {high:+.3f}], {least:.3f}"

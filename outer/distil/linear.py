@@ -18,11 +18,12 @@ from torch import Tensor
 
 from envolve.core import rng
 from envolve.envs.task import Task
+from envolve.outer.distil.continuous import minimise
 from envolve.outer.distil.energy import units_of
 from envolve.outer.distil.policy import of_observation, play
 
 ROUNDS, EPISODES = 10, 4  # of play
-STEPS, BATCH, LR = 1500, 512, 1e-2  # of the fit of a round; the learning rate falls to a twentieth
+STEPS, BATCH = 1500, 512  # of the fit of a round
 LEAK = 0.05  # slope of the clipping where it clips, in the fit: a policy that is clipped everywhere still learns
 PLAYED = 46  # random stream of a member beside those of core/rng.py
 
@@ -59,18 +60,16 @@ def nearest_linear(task: Task, act: Callable[[Tensor], Tensor], states: Tensor, 
 
 def _fit(weights: Tensor, bias: Tensor, x: Tensor, wanted: Tensor, generator: torch.Generator) -> Tuple[Tensor, Tensor]:
     """Minimises the mean distance of the clipped policy to ``wanted`` [n, A] over x [n, F]."""
-    weights, bias = weights.clone().requires_grad_(True), bias.clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([weights, bias], LR)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, STEPS)
-    for _ in range(STEPS):
+    A, F = weights.shape
+
+    def loss(flat: Tensor) -> Tensor:
         i = torch.randint(len(x), (BATCH,), generator=generator)
-        out = x[i] @ weights.T + bias
-        optimiser.zero_grad()
+        out = x[i] @ flat[0, : A * F].view(A, F).T + flat[0, A * F :]
         # |a - w| with a = clip(out) + LEAK out, and w = wanted + LEAK wanted: 0 where out is ``wanted``
-        (out.clamp(-1, 1) + LEAK * out - (1 + LEAK) * wanted[i]).abs().mean().backward()
-        optimiser.step()
-        schedule.step()
-    return weights.detach(), bias.detach()
+        return (out.clamp(-1, 1) + LEAK * out - (1 + LEAK) * wanted[i]).abs().mean()
+
+    flat = minimise(torch.cat((weights.flatten(), bias))[None], loss, STEPS)[0]
+    return flat[: A * F].view(A, F), flat[A * F :]
 
 
 def _policy(task: Task, weights: Tensor, bias: Tensor, mean: Tensor, std: Tensor) -> Callable[[Tensor], Tensor]:

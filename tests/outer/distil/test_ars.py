@@ -19,8 +19,6 @@ from envolve.outer.distil.expert import train_experts
 from envolve.outer.distil.linear import Linear
 
 CAR = ARSSection(train_steps=40_000, directions=8, top=4, step_size=0.5, noise_std=1.0, test_episodes=5)
-
-
 CAR_TASK = make_task("MountainCarContinuous-v0")
 
 

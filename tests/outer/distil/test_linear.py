@@ -50,10 +50,8 @@ def test_it_is_the_policy_itself_where_that_is_linear(short: None, key: int) -> 
 
 
 def test_a_search_that_begins_there_is_ahead_of_one_that_does_not(short: None) -> None:
-    section, key = (
-        ARSSection(train_steps=1, directions=2, noise_std=0.01, step_size=0.01, test_episodes=5),
-        np.array([3]),
-    )
+    section = ARSSection(train_steps=1, directions=2, noise_std=0.01, step_size=0.01, test_episodes=5)
+    key = np.array([3])
     teacher = Expert(by_hand, anywhere(3000), 12_345, 92.0)
     made = improved(CAR, section, teacher, key)
     assert made is not None and made.mean_return > 85 and made.steps > 12_345 + len(made.states)
