@@ -91,6 +91,8 @@ def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None, wandb: 
     try:
         with locked(folder), tracked(plan, folder, wandb) as films, interrupt.gently() as stop:
             run = GoalRun(plan, folder, resume)
+            if not run.storable:
+                interrupt.advise(f"this run cannot go on; its policies so far are in {folder / POLICY}")
             title = f"{plan.run.env_name}  {folder}  {plan.run.population} x {plan.learner.num_envs} environments"
             with GoalTable(plan.run.num_timesteps, title, metrics=run.training.learner.metrics) as table:
                 text = run.execute(table, stop)

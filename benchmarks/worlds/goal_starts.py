@@ -2,12 +2,13 @@
 """What starts and goals of training are worth, before any search: distributions made by hand beside the task's own.
 
     python3 benchmarks/worlds/goal_starts.py [--seeds 16] [--steps 50000]    train, then the table
+    python3 benchmarks/worlds/goal_starts.py --device cuda --together 16      on a GPU
     python3 benchmarks/worlds/goal_starts.py --table                          the table so far
 
 A search over starts and goals can gain no more than the best of them, and it sees no difference that is smaller than
 the noise of its agents. Every agent is tested from the task's own starts, for its own goals. "Anywhere" is any free
 cell of the maze, all equally likely; "far" the half of the cells with the longest ways from the task's start. An arm
-trains an agent per seed, eight side by side, and differences are of agents with the same seed. Contrastive RL with 64
+trains an agent per seed, --together side by side, and differences are of agents with the same seed. Contrastive RL with 64
 hidden units.
 """
 
@@ -19,6 +20,7 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,6 @@ ARMS = {  # where agents begin and what they are sent to, in training; "": as th
 }
 NEVER = -20.0  # logit of a cell that is not drawn
 SEEDS = 5_000
-TOGETHER = 8  # agents
 POWER = 1.96 + 0.84  # standard errors of a difference that is seen at the 5 % level in 80 of 100 experiments
 
 
@@ -73,20 +74,22 @@ def logits(maze: Maze, where: str) -> Tensor:
     return torch.where(far | (where == "anywhere"), 0.0, NEVER)
 
 
-def cell(task: str, arm: str, steps: int, first: int) -> dict[str, Any]:
-    """Trains an agent for seed ``first`` and each of the seven behind it, side by side."""
+def cell(task: str, arm: str, steps: int, first: int, together: int, device: str) -> dict[str, Any]:
+    """Trains ``together`` agents side by side, of the seeds from ``first`` on."""
     start, goal = ARMS[arm]
     own = not start and not goal  # a plain agent, for which the family of the goals counts nothing
     goals, starts = ("cells" if shaped else "" for shaped in (goal or own, start))
     evolve = EvolveSection(goal_family=goals, start_family=starts, score="near")
     learner = CRLSection(h_dim=64, num_envs=32, unroll_length=50)
-    problem = GoalProblem(Inner(env_name=task, num_timesteps=steps, threads=1, num_eval_envs=64), evolve, learner)
+    problem = GoalProblem(
+        Inner(env_name=task, num_timesteps=steps, threads=1, num_eval_envs=64, device=device), evolve, learner
+    )
     space, maze = problem.space(), maze_of(make_goal_task(task))
     assert maze is not None, "a task with a maze"
     theta = [logits(maze, where) for where in (goal, start) if where] or [space.own]
     u = (torch.cat(theta) - space.own) / space.scale
-    keys = torch.arange(first, first + TOGETHER) + SEEDS
-    training, near = train(problem, u.repeat(TOGETHER, 1), keys, torch.full((TOGETHER,), own))
+    keys = torch.arange(first, first + together) + SEEDS
+    training, near = train(problem, u.repeat(together, 1), keys, torch.full((together,), own))
     success = training.evaluate().success.mean(1)
     return {
         "task": task, "arm": arm, "steps": training.steps, "first": first,
@@ -124,12 +127,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--steps", type=int, default=50_000)
+    parser.add_argument("--together", type=int, default=8, metavar="N", help="agents side by side (default: 8)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     args = parser.parse_args(argv)
-    cells.check_counts(parser, {"--seeds": [args.seeds], "--steps": [args.steps]}, 10**7)
+    cells.check_counts(parser, {f"--{name}": [getattr(args, name)] for name in ("seeds", "steps", "together")}, 10**7)
 
     def go() -> None:
-        names = itertools.product(args.tasks, args.arms, [args.steps], range(0, args.seeds, TOGETHER))
-        cells.work(args.out, names, cell, lambda row: f"near {np.mean(row['near']):.3f}")
+        names = itertools.product(args.tasks, args.arms, [args.steps], range(0, args.seeds, args.together))
+        run = partial(cell, together=args.together, device=args.device)
+        cells.work(args.out, names, run, lambda row: f"near {np.mean(row['near']):.3f}")
 
     return cells.finish("goal_starts", args, go, lambda: table(args.out))
 

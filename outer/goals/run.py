@@ -60,12 +60,16 @@ class GoalRun:
         total, last = self.plan.run.num_timesteps, self.plan.run.num_evals - 1
         return -(-total * number // last) if last else total
 
+    @property
+    def storable(self) -> bool:
+        """Whether a run that was stopped can go on."""
+        return self.training.episodes.storable
+
     def execute(self, table: GoalTable, stop: Callable[[], bool] = lambda: False) -> str:
         """Trains to the end -> the summary. Raises Interrupted, after writing everything, once ``stop`` returns
         True."""
-        t, run = self.training, self.plan.run
+        t, run, storable = self.training, self.plan.run, self.storable
         board = GoalBoard(self.folder, t.steps if self.log else None)
-        storable = t.episodes.storable
         if not storable:
             table.note(f"{run.engine} cannot be stored: this run cannot be resumed")
         began, saved, trained = time.monotonic() - self.seconds, time.monotonic(), 0.0

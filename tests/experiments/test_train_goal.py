@@ -195,6 +195,17 @@ def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path, after:
     assert logs[0] == logs[1]
 
 
+def test_a_run_that_cannot_be_resumed_does_not_offer_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice: list[str] = []
+    monkeypatch.setattr(train_goal.interrupt, "advise", advice.append)
+    assert train_goal.main([*TINY, "--run-dir", str(tmp_path / "plain")]) == 0
+    monkeypatch.setattr(GoalRun, "storable", False)
+    assert train_goal.main([*TINY, "--run-dir", str(tmp_path / "run")]) == 0
+    plain, run = ([a for a in advice if str(tmp_path / name) in a] for name in ("plain", "run"))
+    assert [a.split()[0] for a in plain] == ["continue", "the"], "before the simulator is there, and at the end"
+    assert run[1] == f"this run cannot go on; its policies so far are in {tmp_path / 'run' / 'policy.pt'}"
+
+
 def test_ppo_as_a_command_and_after_an_interruption(tmp_path: Path) -> None:
     words = ["--task", "simple_u_maze", "--agent", "ppo", "--use_dense_reward", "--num_envs", "4", "--h_dim", "8",
              "--unroll_length", "5", "--num_minibatches", "2", "--num_updates_per_batch", "3", "--episode_length", "12",

@@ -14,13 +14,13 @@ from tests.agents.same import same_run
 from tests.examples import some_slow
 
 
-def twins(name, kind="se", env_name="CartPole-v0", **values):
+def twins(name, kind="se", env_name="CartPole-v0", members=5, **values):
     task, section = make_task(env_name, max_steps=60), EnvSection(hidden_size=8, max_steps=60)
     values = {"train_episodes": 6, "test_episodes": 2, "init_episodes": 1, "batch_size": 16, "lr": 1e-3, **values}
     learner = LEARNERS[name].section(hidden_size=9, **values)
-    worlds = init_world(kind, task, section, torch.arange(5)) if kind == "se" else torch.zeros(5, 1)
+    worlds = init_world(kind, task, section, torch.arange(members)) if kind == "se" else torch.zeros(members, 1)
     return [
-        train(name, learner, None, task, kind, section, worlds, np.arange(5), backend=backend)
+        train(name, learner, None, task, kind, section, worlds, np.arange(members), backend=backend)
         for backend in ("torch", "torch_compile")
     ]
 
@@ -38,7 +38,7 @@ DISCRETE = [
 def test_what_is_traced_equals_what_runs_by_itself(name, values, monkeypatch):
     """Without the C++ compiler, which takes half a minute; the slow tests are with it."""
     monkeypatch.setattr(torch_compile, "BACKEND", "eager")
-    same_run(*twins(name, "se", **values), 1e-3)
+    same_run(*twins(name, "se", members=2, **values), 1e-3)
 
 
 @pytest.mark.slow

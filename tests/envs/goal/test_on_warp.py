@@ -37,7 +37,7 @@ def test_a_task_is_the_same_in_mujoco_warp(name: str, device: str, monkeypatch: 
     monkeypatch.setattr(task, "scene", lambda: with_cones)
     here = make_episodes(task, keys, 3)
     there = make_episodes(task, keys.to(device), 3, engine="mujoco_warp")
-    assert torch.equal(here.goal, there.goal.cpu())
+    torch.testing.assert_close(there.goal.cpu(), here.goal, rtol=1e-6, atol=1e-6)  # a GPU's cos is another's
     torch.testing.assert_close(there.features.cpu(), here.features, rtol=1e-4, atol=1e-4)
     begun = here.features.clone()
     for t in range(3):

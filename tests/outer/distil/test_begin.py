@@ -154,7 +154,7 @@ def test_noise_on_contexts_is_in_units_of_each_feature_and_spares_codes(monkeypa
 def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     tmp_path: Path, short: Callable[[int], None]
 ) -> None:
-    short(4)
+    short(8)
     config = config_of(CARTPOLE, (), "test")
     said, _ = go(config, tmp_path / "first")
     assert "training 2 ddqn experts on CartPole-v0, 4,000 steps each" in said

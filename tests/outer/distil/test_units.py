@@ -38,7 +38,7 @@ def test_units_move_into_the_outer_layers(name: str) -> None:
 def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy of small positions beside large velocities: the reward's best action is nearer to it."""
     monkeypatch.setattr(continuous, "STEPS", 300)
-    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 100)
+    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 10)
     task = make_task("HalfCheetah-v5")
     g = torch.Generator().manual_seed(0)
     sizes = torch.tensor([0.1] * 8 + [8.0] * 9)

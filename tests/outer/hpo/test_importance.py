@@ -57,6 +57,11 @@ def test_a_conditional_parameter_is_judged_among_those_that_have_it() -> None:
     assert found.shares["only"].trials == 100 and found.shares["a"].trials == 200
     assert found.shares["only"].share == pytest.approx(0.83, abs=0.08)
     assert "among the 100 trials that have it" in "\n".join(found.lines())
+
+
+@needs_sklearn
+def test_a_parameter_of_few_trials_is_left_out() -> None:
+    rs = sample(50)
     few = [r for r in rs if "only" not in r.trial.values] + [r for r in rs if "only" in r.trial.values][: LEAST - 1]
     found = importance_of(few, axes_of(None, few))
     assert found.left_out == ("only",) and "only" not in found.shares
