@@ -8,8 +8,8 @@
 A search over starts and goals can gain no more than the best of them, and it sees no difference that is smaller than
 the noise of its agents. Every agent is tested from the task's own starts, for its own goals. "Anywhere" is any free
 cell of the maze, all equally likely; "far" the half of the cells with the longest ways from the task's start. An arm
-trains an agent per seed, --together side by side, and differences are of agents with the same seed. Contrastive RL with 64
-hidden units.
+trains an agent per seed, --together side by side, and differences are of agents with the same seed. Contrastive RL
+with 64 hidden units.
 """
 
 from __future__ import annotations
