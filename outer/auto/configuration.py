@@ -62,7 +62,7 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     that they are expected to take."""
     name = "sac" if facts.continuous else "ddqn"
     one = facts.expert_seconds * EXPERTS_PER_WORKER + facts.step_seconds
-    steps = int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one)))
+    steps = two_digits(int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one))))
     episodes = steps / facts.likely_length
     section: dict[str, Any] = {
         "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
@@ -86,6 +86,12 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     agents["expert"] = {"learner": name, "agents": EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))}
     agents[name + EXPERT_SUFFIX] = section
     return steps * one
+
+
+def two_digits(count: int) -> int:
+    """The count without what follows its first two digits: most differences of a machine's speed leave it alone."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return count // unit * unit
 
 
 def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from envolve.agents.common.sections import VarySection
 from envolve.core.option import option  # noqa: F401  sections are declared with it
 from envolve.envs.section import EnvSection
 from envolve.outer.auto.choice import Choice
-from envolve.outer.auto.configuration import LEAST_HIDDEN
+from envolve.outer.auto.configuration import LEAST_HIDDEN, two_digits
 from envolve.outer.auto.facts import Facts
 from envolve.outer.auto.plan import EvolvePlan, plan
 from envolve.outer.auto.report_plan import REPORT_SHARES
@@ -86,6 +86,12 @@ def test_a_plan_fits_into_its_time(of: Facts, minutes: int) -> None:
     assert more.config["agents"]["gtn"]["max_iterations"] >= p.config["agents"]["gtn"]["max_iterations"]
     assert p.report.agents >= 3 and min(p.report.steps) >= 4_096
     assert dict(zip(p.report.learners, p.report.steps))["ppo"] >= 6_144, "one rollout of 2,048 teaches PPO nothing"
+
+
+def test_small_differences_of_speed_leave_the_experts_alone() -> None:
+    assert [two_digits(n) for n in (3000, 9_999, 12_491, 12_432, 7)] == [3000, 9_900, 12_000, 12_000, 7]
+    a, b = (made(facts(expert_seconds=s)).config["agents"]["ddqn_expert"] for s in (4.00e-3, 4.02e-3))
+    assert a == b and a["train_steps"] < 150_000
 
 
 def test_a_bandit_begins_with_what_experts_know_unless_it_is_told_not_to() -> None:
