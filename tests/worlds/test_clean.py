@@ -84,21 +84,32 @@ def test_the_example_runs() -> None:
     assert zoo_ppo.test(agent, "CartPole-v1", 1) > 0
 
 
+def best_kind(name: str) -> str:
+    """The agents of Stable-Baselines3 that reach most in a world, by its card; PPO where it is among them."""
+    unseen = envolve.worlds.card(name)["unseen"]
+    return "ppo" if "ppo" in unseen else max(unseen, key=lambda kind: best_of(envolve.worlds.card(name), kind))
+
+
 @pytest.mark.slow
-def test_stable_baselines3_learns_what_the_card_promises() -> None:
+@pytest.mark.parametrize("name", [*names()[:3], *(n for n in names()[3:] if best_kind(n) != "ppo")])
+def test_stable_baselines3_learns_what_the_card_promises(name: str) -> None:
+    """One agent in each of three worlds, and in all that the example's PPO is not for. One agent has 80 % of the way
+    from random actions to the card's mean, in robots' worlds, where agents differ by half, at least 50 %."""
     sb3 = pytest.importorskip("stable_baselines3")
-    for name in [n for n in names() if is_installed(n)][:3]:
-        card = envolve.worlds.card(name)
-        model = sb3.PPO("MlpPolicy", gymnasium.make(f"envolve/{name}"), seed=0, device="cpu")
-        model.learn(card["unseen"]["ppo"]["train_steps"])
-        env, returns = gymnasium.make(card["task"]), []
-        for episode in range(10):
-            observation, _ = env.reset(seed=episode)
-            total, over = 0.0, False
-            while not over:
-                action = model.predict(observation, deterministic=True)[0]
-                observation, reward, terminated, truncated, _ = env.step(action)
-                total, over = total + float(reward), terminated or truncated
-            returns.append(total)
-        chance, promised = card["random"]["mean_return"], best_of(card, "ppo")
-        assert sum(returns) / 10 >= chance + 0.8 * (promised - chance), (name, returns, promised)  # one agent
+    if not is_installed(name):
+        pytest.skip(f"{envolve.worlds.card(name)['task']} is not installed")
+    card, kind = envolve.worlds.card(name), best_kind(name)
+    model = getattr(sb3, kind.upper())("MlpPolicy", gymnasium.make(f"envolve/{name}"), seed=0, device="cpu")
+    model.learn(card["unseen"][kind]["train_steps"])
+    env, returns = gymnasium.make(card["task"]), []
+    for episode in range(10):
+        observation, _ = env.reset(seed=episode)
+        total, over = 0.0, False
+        while not over:
+            action = model.predict(observation, deterministic=True)[0]
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total, over = total + float(reward), terminated or truncated
+        returns.append(total)
+    chance, promised = card["random"]["mean_return"], best_of(card, kind)
+    share = 0.8 if kind == "ppo" else 0.5
+    assert sum(returns) / 10 >= chance + share * (promised - chance), (returns, promised)
