@@ -37,7 +37,6 @@ def test_units_move_into_the_outer_layers(name: str) -> None:
 
 def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy of small positions beside large velocities: the reward's best action is nearer to it."""
-    monkeypatch.setattr(continuous, "STEPS", 300)
     monkeypatch.setattr(continuous, "CONTEXT_STEPS", 10)
     task = make_task("HalfCheetah-v5")
     g = torch.Generator().manual_seed(0)
@@ -56,5 +55,5 @@ def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.M
         paid = forward(reward, flat[None, init.size :], torch.cat((a, x), 1).T[None])[0, 0]
         return float((paid + (a - act(x)).abs().mean(1)).square().mean())
 
-    plain = continuous.fit_bump(task, SECTION, contexts, act, 7)
-    assert error(fit_in_units(task, SECTION, contexts, act, 7)) < 0.7 * error(plain)
+    plain = continuous.fit_bump(task, SECTION, contexts, act, 7, 300)
+    assert error(fit_in_units(task, SECTION, contexts, act, 7, 300)) < 0.7 * error(plain)
