@@ -194,19 +194,7 @@ def test_stable_baselines3s_agents_train_in_the_world_and_on_the_environment(tmp
 def test_cartpole_is_learned_by_agents_that_never_saw_its_world(tmp_path: Path) -> None:
     """The known score: at least 450 of 500 in a bandit, by this project's PPO."""
     out = tmp_path / "out.json"
-    words = [
-        ID,
-        "--minutes",
-        "8",
-        "--agents",
-        "2",
-        "--steps",
-        "8192",
-        "--learners",
-        "ppo",
-        "--results-dir",
-        str(tmp_path),
-    ]
-    assert exit_code(evolve.main, [*words, "--json", str(out)]) == 0
+    words = [ID, *"--minutes 8 --agents 2 --steps 8192 --learners ppo".split()]
+    assert exit_code(evolve.main, [*words, "--results-dir", str(tmp_path), "--json", str(out)]) == 0
     worlds = {k: v["world"]["mean_return"] for k, v in json.loads(out.read_text())["unseen"].items()}
     assert max(worlds.values()) > 450, worlds

@@ -52,6 +52,17 @@ def copy_state(source, target):
     target.set_state(torch.arange(source.num_envs, device=target.device), *(x.to(target.device) for x in pose))
 
 
+def steps_of_both(twin, sim):
+    """Forty control steps of four environments, from the twin's state each time: contacts amplify roundings."""
+    for u in efforts(4, 40, len(sim.actuators)):
+        copy_state(twin, sim)
+        copy_state(twin, twin)
+        for engine in (sim, twin):
+            engine.set_effort(u.to(engine.device))
+            engine.step(2)
+        yield
+
+
 def assert_close(found, expected, **tolerance):
     torch.testing.assert_close(found.cpu().double(), expected, **tolerance)
 
@@ -84,12 +95,7 @@ def test_every_step_is_mujocos_in_float32(path, cone, device, monkeypatch):
     )
     assert sim.timestep == twin.timestep
     assert_close(sim.effort_limit, twin.effort_limit)
-    for u in efforts(4, 40, len(sim.actuators)):
-        copy_state(twin, sim)  # from the same state each time: contacts amplify roundings
-        copy_state(twin, twin)
-        for engine in (sim, twin):
-            engine.set_effort(u.to(engine.device))
-            engine.step(2)
+    for _ in steps_of_both(twin, sim):
         assert_close(sim.root_state, twin.root_state, rtol=0, atol=loose * 5e-3)
         assert_close(sim.joint_position, twin.joint_position, rtol=0, atol=loose * 1e-4)
         assert_close(sim.joint_velocity, twin.joint_velocity, rtol=0, atol=loose * 5e-3)
@@ -102,12 +108,7 @@ def test_boxes_that_touch_have_contacts_at_other_points(device):
     """In mujoco_warp, up to a third more of them. The hand moves as in MuJoCo until its object lands."""
     twin, sim = MuJoCoCPU(BOXES, 4, OUTPUTS, 1, CPU), simulator(path=BOXES, device=device)
     errors = []
-    for u in efforts(4, 40, len(sim.actuators)):
-        copy_state(twin, sim)
-        copy_state(twin, twin)
-        for engine in (sim, twin):
-            engine.set_effort(u.to(engine.device))
-            engine.step(2)
+    for _ in steps_of_both(twin, sim):
         errors.append((sim.root_state.cpu() - twin.root_state).abs().amax().item())
     falling, landed = errors[:7], errors[7:]
     assert max(falling) < 1e-4 and 0.01 < torch.tensor(landed).median() < 0.2 and max(landed) < 2

@@ -21,11 +21,6 @@ def by_hand(observation: Tensor) -> Tensor:
     return (2 * torch.tanh(-4 * observation[:, 1:2] - observation[:, 2:])).clamp(-2, 2)
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 400)
-
-
 def test_the_same_key_gives_the_same_bandit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuous, "CONTEXT_STEPS", 20)
     section, given = EnvSection(contextual_bandit=True, hidden_size=8), states(500)
@@ -39,7 +34,10 @@ def states(count: int) -> Tensor:
     return torch.stack((torch.cos(angle), torch.sin(angle), velocity), 1)
 
 
-def test_it_pays_most_for_the_policys_action_in_contexts_like_the_given_ones(short: None) -> None:
+def test_it_pays_most_for_the_policys_action_in_contexts_like_the_given_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 400)
     section, given = EnvSection(contextual_bandit=True, hidden_size=32, activation_fn="tanh"), states(2000)
     flat = continuous.fit_bump(PENDULUM, section, given, by_hand, -7, 400)
     world = ContextualBandit(PENDULUM, section, flat[None])
