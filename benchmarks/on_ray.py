@@ -5,6 +5,7 @@
 
 instant   a generation of 16 chunks of 8 x 2,247 numbers, two workers, an evaluation that takes no time
 busy      as many chunks of 1 s as there are simulated slots, which wait in place of the evaluation
+drawn     the same on Ray with chunks as ``search: nes`` sends them: their worlds are drawn again by the worker
 
 ``driver`` is CPU time of the process that hands out, per chunk; ``waited`` is how long its main thread was ready and
 had no core, which a quiet machine saves. Slots on Ray are --node-slots per simulated node and foreman; those of files
@@ -37,13 +38,15 @@ from envolve.outer.config.load import load_config  # noqa: E402
 from envolve.outer.exchange.dispatch import Dispatcher  # noqa: E402
 from envolve.outer.exchange.local_workers import LocalWorkers  # noqa: E402
 from envolve.outer.exchange.messages import Chunk, result_of  # noqa: E402
+from envolve.outer.exchange.pairs import IDENTITY  # noqa: E402
 from envolve.outer.ray.cluster import Node, RayCluster, connected  # noqa: E402
-from envolve.outer.ray.codec import answer, work_of  # noqa: E402
+from envolve.outer.ray.codec import answer, part  # noqa: E402
 from envolve.outer.ray.evaluator import Evaluator, setup  # noqa: E402
 from envolve.outer.ray.events import READY  # noqa: E402
 from envolve.outer.ray.foreman import Foreman  # noqa: E402
 from envolve.outer.ray.foremen import MANY  # noqa: E402
 from envolve.outer.ray.pool import RayPool  # noqa: E402
+from envolve.outer.search.recipe import Ground, Recipe  # noqa: E402
 
 MINE = {"benchmark": "1"}
 SECONDS = 1.0  # of an evaluation
@@ -58,16 +61,6 @@ class Instant(Evaluator):
         return {**MINE, "nice": "0"}
 
 
-class Known(dict):
-    """Every configuration: asynchronous calls may overtake the one that sends it."""
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def __missing__(self, key: str) -> dict[str, Any]:
-        return {}
-
-
 class Idle:
     """What all simulated workers are for Ray."""
 
@@ -80,14 +73,16 @@ class Idle:
 class Slots(Foreman):
     """A foreman that plays the workers of its node; SECONDS of waiting per chunk."""
 
+    def _teach(self, worker: int, key: str, lesson: bytes) -> None: ...
+
     def _evaluation(self, worker: int, data: bytes) -> Awaitable[bytes]:
         return self._play(data)
 
     async def _play(self, data: bytes) -> bytes:
         until = time.monotonic() + SECONDS
-        await asyncio.sleep(SECONDS / 2)  # a real worker reads on a core of its own, not on the driver's
-        chunk = work_of(data, Known())
-        done = answer(result_of(chunk, "", scaling.answer(chunk)))
+        await asyncio.sleep(SECONDS / 2)  # a real worker reads and draws on a core of its own, not on the driver's
+        chunk = read(data)
+        done = answer(result_of(chunk, "", scored(chunk)))
         await asyncio.sleep(until - time.monotonic())
         return done
 
@@ -119,9 +114,28 @@ class Crowd(RayCluster):
         return {}
 
 
-def chunks_of(count: int, generation: int, config: dict[str, Any]) -> list[Chunk]:
+def read(data: bytes) -> Chunk:
+    """A chunk without its configuration, and without its worlds if they are to be drawn."""
+    header, (worlds, seeds) = part(data)
+    return Chunk(config={}, worlds=worlds, seeds=seeds, **{name: header[name] for name in (*IDENTITY, "mode")})
+
+
+def scored(chunk: Chunk) -> dict[str, Any]:
+    """What an evaluation returns. The score is the seed, which is the first number of a member's world, too."""
+    return {**scaling.answer(chunk), "score": chunk.seeds}
+
+
+def chunks_of(count: int, generation: int, config: dict[str, Any], drawn: bool) -> list[Chunk]:
+    seeds = torch.arange(count * 8).reshape(count, 8)
+    recipes: list[Recipe | None] = [None] * count
+    if drawn:
+        ground = Ground(0, generation, count * 4, 0.1, torch.randn(1, 2247), torch.ones(2247))
+        pairs = torch.stack([torch.arange(1, count * 4 + 1), -torch.arange(1, count * 4 + 1)], 1).reshape(count, 8)
+        recipes = [Recipe(ground, torch.stack([torch.zeros(8), pair], 1).int()) for pair in pairs]
     worlds = torch.randn(count, 8, 2247)
-    return [Chunk("benchmark", generation, i, 0, "proxy", config, worlds[i], torch.arange(8)) for i in range(count)]
+    worlds[:, :, 0] = seeds
+    chunk = partial(Chunk, "benchmark", generation, attempt=0, mode="proxy", config=config)
+    return [chunk(i, worlds=worlds[i], seeds=seeds[i], recipe=recipes[i]) for i in range(count)]
 
 
 def waited() -> float:
@@ -129,12 +143,14 @@ def waited() -> float:
     return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e6
 
 
-def measure(engine: Any, count: int, generations: int, config: dict[str, Any], warm: int = 2) -> dict[str, float]:
+def measure(
+    engine: Any, count: int, generations: int, config: dict[str, Any], drawn: bool = False, warm: int = 2
+) -> dict[str, float]:
     """Medians over generations: milliseconds of a generation, of waiting for a core in it, and of the driver's CPU per
-    chunk."""
+    chunk. drawn: whether a chunk says how its worlds are drawn."""
     walls, cpus, waits = [], [], []
     for generation in range(generations + warm):
-        chunks = chunks_of(count, generation, config)
+        chunks = chunks_of(count, generation, config, drawn)
         wall, cpu, wait = time.perf_counter(), time.process_time(), waited()
         results = engine.evaluate(chunks)
         cpus.append((time.process_time() - cpu) * 1e3 / count)
@@ -191,15 +207,17 @@ def main() -> int:
         for name, engine in (("ray", partial(on_ray, each=args.node_slots)), ("files", on_files)):
             if name == "files" and args.no_files:
                 continue
-            for slots in (0, *args.slots):
+            sizes = [(0, False), *((slots, drawn) for slots in args.slots for drawn in (False, True))]
+            for slots, drawn in sizes if name == "ray" else [size for size in sizes if not size[1]]:
                 with engine(slots) as e:
-                    row = measure(e, slots or 16, 3 if slots else args.generations, config)
-                row |= {"engine": name, "slots": slots, "load": os.getloadavg()[0]}
+                    row = measure(e, slots or 16, 3 if slots else args.generations, config, drawn)
+                row |= {"engine": name, "slots": slots, "drawn": drawn, "load": os.getloadavg()[0]}
                 rows.append(row)
                 what = f"{slots} chunks of 1 s" if slots else "16 instant chunks"
+                what += ", drawn" if drawn else ""
                 top = f" ({row['wall_ms'] / 10 - 100:.0f} % on top)" if slots else ""
                 print(
-                    f"{name:5} {what:20} {row['wall_ms']:8.1f} ms{top}, {row['waited_ms']:.1f} without a core, best "
+                    f"{name:5} {what:27} {row['wall_ms']:8.1f} ms{top}, {row['waited_ms']:.1f} without a core, best "
                     f"{row['best_ms']:.1f}; driver {row['driver_ms']:.2f} ms per chunk; load {row['load']:.1f}",
                     flush=True,
                 )

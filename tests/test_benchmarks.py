@@ -283,10 +283,13 @@ def test_peers_have_the_torch_of_this_project():
 # --- distributed SAC beside TorchRL -----------------------------------------------------------------------------------
 
 
-def test_torchrl_is_measured_where_its_python_is_given(capsys):
-    assert distributed.arguments([]).only == ["sb3", *distributed.VARIANTS]
+@pytest.mark.parametrize("there", [False, True])
+def test_ray_is_measured_where_it_is_installed_and_torchrl_where_its_python_is_given(capsys, monkeypatch, there):
+    monkeypatch.setattr(distributed, "installed", lambda: there)
+    own = ["sb3", *distributed.VARIANTS, *(distributed.ON_RAY if there else ())]
+    assert distributed.arguments([]).only == own
     everything = distributed.arguments(["--torchrl", "python"]).only
-    assert everything == ["sb3", *distributed.VARIANTS, *distributed.TORCHRL]
+    assert everything == own + distributed.TORCHRL
     assert [f"torchrl-{mode}-{n}" in everything for mode in ("sync", "async") for n in (1, 2, 4)] == [True] * 6
     assert distributed.arguments(["--torchrl", "python", "--only", "torchrl-sync-2"]).only == ["torchrl-sync-2"]
     with pytest.raises(SystemExit) as stop:

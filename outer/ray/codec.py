@@ -81,7 +81,7 @@ def thin_work(chunk: Chunk, key: str, ground: str) -> bytes:
 
 
 def checksum(worlds: Tensor) -> int:
-    return zlib.crc32(worlds.contiguous().numpy().tobytes())
+    return zlib.crc32(worlds.contiguous().numpy().data)
 
 
 def work_of(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import queue
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from envolve.outer.ray.evaluator import CONFIGS, GROUNDS
 from envolve.outer.ray.events import LOST, Event, words
-from envolve.outer.ray.foreman import CHUNK, DISMISS, HIRE, LESSON, Foreman, Order
+from envolve.outer.ray.foreman import CHUNK, DISMISS, HIRE, LESSON, LESSONS, Foreman, Order, events_of, keep
+from envolve.outer.ray.parcel import wrap
 
 MANY = 16  # slots of a node that gets a foreman
 LETTER, LETTER_BYTES = 64, 2**23  # orders and bytes that go out without waiting for more
@@ -19,7 +19,8 @@ LETTER, LETTER_BYTES = 64, 2**23  # orders and bytes that go out without waiting
 @dataclass
 class Post:
     """A foreman. ``out``: the worker of each token that it has not answered; ``taught``: the latest lessons of each
-    worker, for the case that the foreman dies before it has passed them on."""
+    worker, for the case that the foreman dies before it has passed them on; ``keeps``: keys of the lessons that the
+    foreman has for all its workers."""
 
     node: str
     handle: Any
@@ -28,6 +29,7 @@ class Post:
     size: int = 0
     out: dict[int, int] = field(default_factory=dict)
     taught: dict[int, deque[tuple[str, bytes]]] = field(default_factory=dict)
+    keeps: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,9 @@ class Foremen:
             handle = self._ray.remote(self._cls).options(num_cpus=0, max_restarts=0, **self._pin(node)).remote()
             post = self._posts[node] = Post(node, handle)
             self._listen(post)
-        self._add(post, (HIRE, worker, self._handles[worker], b""))
+        self._add(post, (HIRE, worker, None, b""))
         self._of[worker] = post
-        post.taught[worker] = deque(maxlen=CONFIGS + GROUNDS)
+        post.taught[worker] = deque(maxlen=LESSONS)
 
     def dismiss(self, worker: int) -> None:
         post = self._of.pop(worker, None)
@@ -91,7 +93,9 @@ class Foremen:
     def learn(self, worker: int, key: str, data: bytes) -> None:
         post = self._of[worker]
         post.taught[worker].append((key, data))
-        self._add(post, (LESSON, worker, key, data))
+        known = key in post.keeps
+        keep(post.keeps, key, None)
+        self._add(post, (LESSON, worker, key, b"" if known else data))
 
     def send(self, worker: int, token: int, data: bytes) -> None:
         post = self._of[worker]
@@ -126,6 +130,8 @@ class Foremen:
             kind, worker, token, _ = order
             if kind == CHUNK and post.out.pop(token, None) is not None:
                 self.put(Event(LOST, worker, token, text=words(e)))
+            elif kind == LESSON:  # the worker will say what it lacks
+                post.keeps.pop(token, None)
 
     def _call(self, post: Post, letter: list[Order]) -> None:
         """A foreman that misses a letter waits for it for ever, so it is given up with the letter."""
@@ -134,7 +140,10 @@ class Foremen:
             if e := future.exception():
                 self.put(Bundle(post.node, [], words(e)))
 
-        post.handle.take.remote(post.posted, letter).future().add_done_callback(done)
+        hired = {w: self._handles.get(w) for kind, w, _, _ in letter if kind == HIRE}  # None: it is dismissed next
+        parcel = wrap([(order[:-1], order[-1]) for order in letter])
+        call = post.handle.take.remote(post.posted, parcel, *([hired] if hired else []))
+        call.future().add_done_callback(done)
         post.posted += 1
 
     # -------------------------------------------------------------------------------------------------------- events
@@ -185,6 +194,6 @@ class Foremen:
     def _listen(self, post: Post) -> None:
         def done(future: Any) -> None:
             e = future.exception()
-            self.put(Bundle(post.node, [], words(e)) if e else Bundle(post.node, future.result()))
+            self.put(Bundle(post.node, [], words(e)) if e else Bundle(post.node, events_of(future.result())))
 
         post.handle.ended.remote().future().add_done_callback(done)

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from envolve.outer.ray import foremen
-from envolve.outer.ray.events import ANSWER, LOST, Event
-from envolve.outer.ray.foreman import CHUNK, DISMISS, HIRE, LESSON, Foreman
+from envolve.outer.ray.events import ANSWER, LOST
+from envolve.outer.ray.foreman import CHUNK, DISMISS, HIRE, LESSON, LESSONS, Foreman, events_of
 from envolve.outer.ray.foremen import Foremen
+from envolve.outer.ray.parcel import unwrap, wrap
 
 
 class Full(Exception):
@@ -55,10 +56,12 @@ class Handle:
         self.take = SimpleNamespace(remote=self._take)
         self.ended = SimpleNamespace(remote=lambda: self.listening.append(Call()) or self.listening[-1])
 
-    def _take(self, number, letter):
-        if sum(len(order[3]) for order in letter) > self.room:
+    def _take(self, number, letter, hired=None):
+        orders = [(*values, data) for values, data in unwrap(letter)]
+        if sum(len(order[3]) for order in orders) > self.room:
             raise Full("no room in the object store")
-        self.letters.append((number, letter, Call()))
+        assert [o[1] for o in orders if o[0] == HIRE] == list(hired or {})
+        self.letters.append((number, orders, Call()))
         return self.letters[-1][2]
 
 
@@ -90,6 +93,10 @@ def driver(room=10**9, workers=2, slots=foremen.MANY):
     return made, ray, handles
 
 
+def sealed(orders):
+    return wrap([(order[:-1], order[-1]) for order in orders])
+
+
 def drained(events):
     found = []
     while True:
@@ -106,22 +113,32 @@ def test_letters_in_any_order_are_obeyed_in_theirs():
     async def go():
         foreman, worker = Foreman(), Worker()
         letters = [
-            [(HIRE, 7, worker, b""), (LESSON, 7, "a", b"first")],
+            [(HIRE, 7, None, b""), (LESSON, 7, "a", b"first")],
             [(CHUNK, 7, 1, b"ab")],
             [(LESSON, 7, "b", b"second"), (CHUNK, 7, 2, b"cd")],
             [(DISMISS, 7, None, b""), (CHUNK, 7, 3, b"ef"), (LESSON, 7, "c", b"third")],
         ]
         for number in (3, 1, 0, 2):
-            await foreman.take(number, letters[number])
+            await foreman.take(number, sealed(letters[number]), {} if number else {7: worker})
         events = []
         while len(events) < 2:
-            events += await foreman.ended()
+            events += events_of(await foreman.ended())
         return worker.said, events
 
     said, events = asyncio.run(go())
     lessons, chunks = [s for s in said if isinstance(s, tuple)], [s for s in said if isinstance(s, bytes)]
     assert lessons == [("a", b"first"), ("b", b"second")] and chunks == [b"ab", b"cd"]
     assert [(e.kind, e.worker, e.token, e.value) for e in events] == [(ANSWER, 7, 1, b"ba"), (ANSWER, 7, 2, b"dc")]
+
+
+def test_a_lesson_that_came_once_is_passed_on_to_each_worker():
+    async def go():
+        foreman, workers = Foreman(), (Worker(), Worker())
+        await foreman.take(0, sealed([(HIRE, 0, None, b""), (HIRE, 1, None, b"")]), dict(enumerate(workers)))
+        await foreman.take(1, sealed([(LESSON, 0, "a", b"first"), (LESSON, 1, "a", b""), (LESSON, 1, "lost", b"")]))
+        return [worker.said for worker in workers]
+
+    assert asyncio.run(go()) == [[("a", b"first")]] * 2
 
 
 # ------------------------------------------------------------------------------------------------------- the driver
@@ -146,6 +163,42 @@ def test_many_orders_are_one_letter():
     assert handles[0].said == []
 
 
+def test_a_lesson_travels_once_per_node_for_as_long_as_both_sides_keep_it():
+    made, ray, _ = driver(workers=3)
+    keys = [f"{n}" for n in range(LESSONS + 1)]
+    for worker in range(3):
+        made.learn(worker, "0", b"config")
+    for key in keys[1:]:
+        made.learn(0, key, b"other")
+    made.learn(1, keys[-1], b"other")
+    made.learn(1, "0", b"config")
+    made.flush()
+
+    async def read(handle):
+        foreman, worker = Foreman(), Worker()
+        for number, letter, _ in handle.letters:
+            await foreman.take(number, sealed(letter), {order[1]: worker for order in letter if order[0] == HIRE})
+        return worker.said
+
+    (foreman,) = ray.made
+    sent = [order[2:] for _, letter, _ in foreman.letters for order in letter if order[0] == LESSON]
+    assert sent[:3] == [("0", b"config"), ("0", b""), ("0", b"")]
+    assert sent[-2:] == [(keys[-1], b""), ("0", b"config")], "the oldest was dropped"
+    said = asyncio.run(read(foreman))
+    assert said == [(key, b"config" if key == "0" else b"other") for key, _ in sent], "every worker hears all of it"
+
+
+def test_a_lesson_without_room_is_sent_again_with_the_next_worker():
+    made, ray, _ = driver(room=50)
+    made.learn(0, "key", bytes(60))
+    made.flush()
+    ray.made[0].room = 100
+    made.learn(1, "key", bytes(60))
+    made.flush()
+    (_, letter, _) = ray.made[0].letters[-1]
+    assert letter == [(LESSON, 1, "key", bytes(60))]
+
+
 def test_small_nodes_have_none():
     made, ray, _ = driver(slots=foremen.MANY - 1)
     assert not ray.made and not made.has(0)
@@ -157,7 +210,7 @@ def test_answers_come_in_bundles():
     made.send(1, 2, b"b")
     made.flush()
     (foreman,) = ray.made
-    foreman.listening[0].resolve([Event(ANSWER, 0, 1, b"A"), Event(ANSWER, 1, 2, b"B")])
+    foreman.listening[0].resolve(wrap([((ANSWER, 0, 1, ""), b"A"), ((ANSWER, 1, 2, ""), b"B")]))
     assert made.get(1.0).value == b"A" and made.get(1.0).value == b"B"
     assert len(foreman.listening) == 2, "it is asked for more as soon as a bundle is there"
     with pytest.raises(queue.Empty):
@@ -186,7 +239,7 @@ def test_a_dead_foreman_leaves_its_workers_to_the_driver(how):
     made.send(1, 2, b"b")
     made.flush()
     (foreman,) = ray.made
-    foreman.listening[0].resolve([Event(ANSWER, 0, 1, b"A")])
+    foreman.listening[0].resolve(wrap([((ANSWER, 0, 1, ""), b"A")]))
     assert made.get(1.0).token == 1
     call = foreman.listening[1] if how == "it dies" else foreman.letters[0][2]
     call.fail(Full("killed"))
