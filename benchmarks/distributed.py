@@ -118,7 +118,7 @@ def cpu_of(pids: list[int]) -> float:
 def is_program(pid: int) -> bool:
     """Whether it is a program of a run on Ray, and no process of Ray itself."""
     title = Path(f"/proc/{pid}/cmdline").read_bytes()
-    return title.startswith((b"ray::Role", b"ray::RunHub", b"ray::Keeper"))
+    return title.startswith((b"ray::RayRole", b"ray::RunHub", b"ray::Keeper"))
 
 
 def family(ancestor: int) -> list[int]:

@@ -19,7 +19,7 @@ log = logging.getLogger("envolve")
 GIVEN_UP = 1  # the code of a child that could not be kept alive
 
 
-class Policy(NamedTuple):
+class RestartPolicy(NamedTuple):
     """When a child is not started again."""
 
     final: Tuple[int, ...] = ()  # after these exit codes: its work is done, or another start would not help
@@ -37,7 +37,7 @@ class Supervisor:
 
     def __init__(
         self,
-        children: Mapping[Child, Policy],
+        children: Mapping[Child, RestartPolicy],
         stop_seconds: float,
         *,
         needed: Callable[[Child], bool] = lambda child: True,

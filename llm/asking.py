@@ -10,7 +10,7 @@ from envolve.llm.models.request import Sampling
 from envolve.llm.programs import base_of, program_of
 from envolve.llm.repairs import MOST, ask_again, broken
 from envolve.llm.reporting.best_code import code_of_graph
-from envolve.llm.search.individual import CALL, Individual, Proposal, Search
+from envolve.llm.search.individual import CALL, Individual, Proposal, RewardSearch
 from envolve.llm.settings import Settings, Watcher
 from envolve.llm.vetting.text.parsing import VetError
 from envolve.llm.vetting.vet import Rejection, Vetter
@@ -19,7 +19,7 @@ from envolve.llm.vetting.vet import Rejection, Vetter
 class Asking:
     """Makes individuals of proposals. ``stopped``: why nothing more can be asked, or ""."""
 
-    def __init__(self, s: Settings, search: Search, chat: Chat, vetter: Vetter | None, watcher: Watcher) -> None:
+    def __init__(self, s: Settings, search: RewardSearch, chat: Chat, vetter: Vetter | None, watcher: Watcher) -> None:
         """vetter: None for a search that makes graphs itself."""
         self.search, self.chat, self.vetter, self.watcher = search, chat, vetter, watcher
         self.sampling, self.repairs = Sampling(s.temperature, s.max_tokens, s.seed), s.repairs

@@ -18,7 +18,7 @@ from envolve.llm.asking import Asking, unanswered
 from envolve.llm.finals import Result, last_test, tune_numbers
 from envolve.llm.models.chat import Chat
 from envolve.llm.search.archive import Archive
-from envolve.llm.search.individual import HUMAN, Individual, Proposal, Search, ranking
+from envolve.llm.search.individual import HUMAN, Individual, Proposal, RewardSearch, ranking
 from envolve.llm.settings import Settings, Watcher
 from envolve.llm.training import reject_copies, train, untrained_human
 from envolve.llm.tune import Tuned
@@ -29,7 +29,13 @@ class Evolution:
     """Evolution; ``run()`` resumes from the content of ``folder``."""
 
     def __init__(
-        self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter | None, watcher: Watcher
+        self,
+        settings: Settings,
+        folder: Path,
+        search: RewardSearch,
+        chat: Chat,
+        vetter: Vetter | None,
+        watcher: Watcher,
     ) -> None:
         """Raises ArchiveError if the folder's archive cannot be read."""
         self.s, self.folder, self.search, self.watcher = settings, folder, search, watcher

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from envolve.agents.shaped.halving import AgentRun, Halved, Training, train_halving
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.core.cleaning import printable
 from envolve.core.statistics import agents_interval
 from envolve.envs.shaping.candidate import Candidate
@@ -21,7 +21,7 @@ from envolve.llm.search.individual import HUMAN, Individual, curves_of
 from envolve.outer.search.nes import MEMBERS, RETEST, member_seeds
 
 SELECT, FINAL = (MEMBERS, 0), (RETEST, 0)  # purpose and counter of the random numbers (outer/search/nes.py)
-Report = Callable[[Progress, list[int]], None]
+Report = Callable[[Metrics, list[int]], None]
 
 
 @dataclass

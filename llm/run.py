@@ -30,7 +30,7 @@ from envolve.llm.search.elites import Elites
 from envolve.llm.search.genetic import Genetic
 from envolve.llm.search.graphs import with_numbers
 from envolve.llm.search.greedy import Extras, Greedy
-from envolve.llm.search.individual import HUMAN, Individual, Search
+from envolve.llm.search.individual import HUMAN, Individual, RewardSearch
 from envolve.llm.search.islands import Islands
 from envolve.llm.search.prompts import Brief
 from envolve.llm.search.task_facts import human_source
@@ -93,7 +93,7 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
     code = plan.task.reward_text or human_source(plan.task.compute_reward) if args.human_parent else ""
     extras = Extras(args.edits, args.notes, code)
     samples = args.shapers_per_iter
-    search: Search
+    search: RewardSearch
     live = LiveEvolution(plan.task, s, wide_console(), str(plan.folder))
     with live, contextlib.closing(BoardWatcher(live, plan.folder)) as watcher:
         if args.mode in ("elites", "steady"):

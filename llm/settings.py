@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envolve.agents.shaped.halving import Training
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.llm.search.individual import Individual
 from envolve.llm.tune import TuneSettings
 
@@ -38,7 +38,7 @@ class Watcher(Protocol):
 
     def vetting(self, iteration: int, count: int) -> None: ...
 
-    def training(self, iteration: int, names: list[str], progress: Progress, inside: list[int]) -> None: ...
+    def training(self, iteration: int, names: list[str], progress: Metrics, inside: list[int]) -> None: ...
 
     def finished(self, iteration: int, individuals: Sequence[Individual]) -> None: ...
 

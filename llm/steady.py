@@ -26,7 +26,7 @@ from envolve.llm import json_lines
 from envolve.llm.asking import attempt
 from envolve.llm.evolution import Evolution
 from envolve.llm.finals import Result
-from envolve.llm.search.individual import Individual, Proposal, Search
+from envolve.llm.search.individual import Individual, Proposal, RewardSearch
 from envolve.llm.training import reject_copies, train
 
 EVENTS = "events.jsonl"
@@ -36,7 +36,7 @@ JOIN = 10.0  # s that the coordinator has to finish what it is writing
 PATIENCE = 0.2  # s between looks at Ctrl-C
 
 
-class OneByOne(Search, Protocol):
+class OneByOne(RewardSearch, Protocol):
     """A search that can be asked for a single attempt at any time. samples: attempts under way at once."""
 
     samples: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.llm.cascade import evaluate_in_two
 from envolve.llm.fitness import evaluate
 from envolve.llm.search.individual import HUMAN, NOVELTY, Individual
@@ -47,7 +47,7 @@ def train(
     members += reference
     names = [HUMAN if i.operator == HUMAN else f"i{i.id:03d}" for i in members]
 
-    def report(progress: Progress, inside: list[int]) -> None:
+    def report(progress: Metrics, inside: list[int]) -> None:
         watcher.training(iteration, names, progress, inside)
 
     if s.cascade < 1:

@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 
 from envolve.core.child import Child, end
 from envolve.core.environ import added
-from envolve.core.supervisor import Policy, StartError, Supervisor
+from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
 from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
 from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, requeue, say, tend
@@ -195,7 +195,7 @@ def node(args: argparse.Namespace) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     command = daemon(args.python, args.address, ip, args.head_folder)
     process = Child("ray", lambda: command, Path("/dev/stdout"), with_parent=True, prepare=free_signals)
-    supervisor = Supervisor({process: Policy(starts=1 if head else float("inf"))}, STOP_SECONDS)
+    supervisor = Supervisor({process: RestartPolicy(starts=1 if head else float("inf"))}, STOP_SECONDS)
     there = None if head else Head(args.address, args.kill_after + HEAD_SECONDS)
     try:
         while process not in supervisor.codes:

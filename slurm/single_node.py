@@ -34,7 +34,7 @@ from functools import partial
 
 from envolve.core import commands
 from envolve.core.child import Child, end
-from envolve.core.supervisor import Policy, StartError, Supervisor
+from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
 from envolve.slurm.commands import (
     EXIT_WRONG,
     MASTER,
@@ -75,7 +75,7 @@ class Node:
     ) -> None:
         self.roles, self.study, self.kill_after, self.grace = roles, study, kill_after, grace
         self.role_of = {role.child: role for role in roles}
-        policies = {role.child: Policy(FINAL[role.kind], math.inf, math.inf, max_starts) for role in roles}
+        policies = {role.child: RestartPolicy(FINAL[role.kind], math.inf, math.inf, max_starts) for role in roles}
         self.supervisor = Supervisor(policies, kill_after, needed=self._needed, tell=lambda _, text, *a: say(text % a))
         self.over_at: dict[int, float] = {}  # BOHB-ID -> since when its master has ended
         self.stopping = False

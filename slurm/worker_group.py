@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from envolve.core.child import Child, end
-from envolve.core.supervisor import Policy, StartError, Supervisor
+from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
 from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, worker_command
 from envolve.slurm.cpus import parts
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     children = children_of(args)
     supervisor = Supervisor(
-        dict.fromkeys(children, Policy((0, EXIT_WRONG))), STOP_SECONDS, tell=lambda _, text, *a: say(text % a)
+        dict.fromkeys(children, RestartPolicy((0, EXIT_WRONG))), STOP_SECONDS, tell=lambda _, text, *a: say(text % a)
     )
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from envolve.core.supervisor import Policy
+from envolve.core.supervisor import RestartPolicy
 from envolve.experiments import worker as GTN_worker
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.local_workers import LocalWorkers
@@ -142,7 +142,7 @@ def test_local_worker_ends_when_its_master_is_gone(tmp_path, warm):
 def test_local_workers_that_cannot_start_are_an_error_with_their_last_words(tmp_path, monkeypatch):
     script = tmp_path / "broken.py"
     script.write_text("import sys; sys.exit('no module named nonsense')")
-    monkeypatch.setattr("envolve.outer.exchange.local_workers.POLICY", Policy(quick_deaths=2))
+    monkeypatch.setattr("envolve.outer.exchange.local_workers.POLICY", RestartPolicy(quick_deaths=2))
     with LocalWorkers(1, tmp_path, 0, tmp_path / "logs", script=script) as workers:
         with pytest.raises(ExchangeError, match="no module named nonsense"):
             wait_for(lambda: workers.poll())

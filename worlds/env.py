@@ -12,7 +12,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envolve.worlds.file import World
+from envolve.worlds.file import ZooWorld
 
 BLOCK = 256  # contexts that are drawn at once
 
@@ -22,7 +22,7 @@ class ZooEnv(gymnasium.Env[np.ndarray, Any]):
 
     metadata = {"render_modes": []}
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ZooWorld) -> None:
         self.world = world
         self.observation_space, self.action_space = world.observation, world.action.space
         self.render_mode = None
@@ -62,7 +62,7 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
     """
 
     def __init__(
-        self, world: World, num_envs: int, autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
+        self, world: ZooWorld, num_envs: int, autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs {num_envs}: expected at least 1")
@@ -157,7 +157,7 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
         return self._seen[self._at - 1].copy()
 
 
-def own_units(world: World, contexts: np.ndarray) -> np.ndarray:
+def own_units(world: ZooWorld, contexts: np.ndarray) -> np.ndarray:
     """Contexts [..., F] in the task's units and shape, float32 [..., *shape]."""
     own = (contexts * world.scale + world.mean).astype(np.float32)
     return own.reshape(contexts.shape[:-1] + world.observation.shape)

@@ -58,7 +58,7 @@ class Action(NamedTuple):
         return np.ravel_multi_index(tuple(parts.T), self.nvec)
 
 
-class World(NamedTuple):
+class ZooWorld(NamedTuple):
     """A world that was read and checked."""
 
     task: str  # id of Gymnasium
@@ -70,7 +70,7 @@ class World(NamedTuple):
     action: Action
 
 
-def read_world(path: Path) -> World:
+def read_world(path: Path) -> ZooWorld:
     """Raises WorldError, whatever the file holds."""
     try:
         tensors, metadata = read_tensors(path)
@@ -86,7 +86,7 @@ def read_world(path: Path) -> World:
         raise WorldError(f"{path}: {e}") from None
 
 
-def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
+def _world(about: Any, tensors: dict[str, np.ndarray]) -> ZooWorld:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise ValueError(f"format: found {str(about):.60}, expected {FORMAT}")
     version = about.get("version")
@@ -115,7 +115,7 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
     low, high = ((mean + sign * OUTPUT_BOUND * scale).astype(np.float32).reshape(shape) for sign in (-1, 1))
     observation = spaces.Box(low, high, shape, np.float32)
     bandit = Bandit(init, reward, action.inputs, read_codes(about.get("codes", []), F))
-    return World(about["task"], about["kind"], bandit, mean, scale, observation, action)
+    return ZooWorld(about["task"], about["kind"], bandit, mean, scale, observation, action)
 
 
 def _taken(tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import register
 
 from envolve.core.files import read_text
 from envolve.core.registry import nearest
-from envolve.worlds.file import World, WorldError, read_world
+from envolve.worlds.file import WorldError, ZooWorld, read_world
 
 if TYPE_CHECKING:
     from envolve.worlds.env import ZooEnv, ZooVectorEnv
@@ -49,7 +49,7 @@ def path_of(name: str) -> Path:
 
 
 @lru_cache(maxsize=64)
-def open_world(name: str) -> World:
+def open_world(name: str) -> ZooWorld:
     """A world of the shelf, or of any file that ends with .safetensors. Raises WorldError."""
     return read_world(Path(name) if name.endswith(TENSORS) else path_of(name))
 

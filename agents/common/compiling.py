@@ -31,7 +31,7 @@ def _folder() -> Path:
     return cache_base() / "compiling"
 
 
-class Progress:
+class CompilingProgress:
     """One process's wait for the kernels of ``name``: lines in its log, and a file while it lasts.
 
     with Progress("ddqn") as progress:
@@ -47,7 +47,7 @@ class Progress:
         self._since, self._said = time.time(), 0.0
         self._path = _folder() / f"{os.getpid()}.json"
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> CompilingProgress:
         self._write()
         return self
 

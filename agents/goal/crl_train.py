@@ -40,7 +40,7 @@ from envolve.envs.goal.task import Beginnings, GoalTask
 
 
 @dataclass
-class Evaluation:
+class CRLEvaluation:
     """Evaluation of P members in E episodes each; NaN for members that have diverged."""
 
     steps: int  # environment steps of each member until then
@@ -184,7 +184,7 @@ class GoalTraining:
 
     # --------------------------------------------------------------------------------------------------- evaluation
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self) -> CRLEvaluation:
         """Tests every member's deterministic policy in fresh episodes, different ones at each call."""
         e = self.eval_episodes
         e.episode.fill_(self.evaluations)
@@ -198,7 +198,7 @@ class GoalTraining:
         def of_healthy(x: Tensor) -> Tensor:
             return x.double().masked_fill(out, math.nan).cpu()
 
-        return Evaluation(
+        return CRLEvaluation(
             self.steps,
             self.updates,
             of_healthy(self.near),

@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.shaped.training import Progress, make_envs, make_learner, train_shaped
+from envolve.agents.shaped.training import Metrics, make_envs, make_learner, train_shaped
 from envolve.envs.shaping.candidate import Candidate, Failure
 
 TAIL = 0.25  # of a rung's iterations, over which its scores are averaged
@@ -72,7 +72,7 @@ class AgentRun:
         """Environment steps of the agent's training."""
         return self.steps[-1] if self.steps else 0
 
-    def add(self, p: Progress, i: int) -> None:
+    def add(self, p: Metrics, i: int) -> None:
         """Records agent i of the rung after an iteration."""
         for name in p.components[i]:
             self.components.setdefault(name, [math.nan] * len(self.steps))
@@ -103,7 +103,7 @@ def train_halving(
     agent_keys: np.ndarray,
     env_keys: np.ndarray,
     stays: Collection[int] = (),
-    report: Optional[Callable[[Progress, List[int]], None]] = None,
+    report: Optional[Callable[[Metrics, List[int]], None]] = None,
 ) -> Halved:
     """Train K agents of each of C candidates. A candidate's rank in a rung is the mean over its agents; if one
     of them is out, so is the candidate.
@@ -154,7 +154,7 @@ def _rung(
     runs: List[AgentRun],
     before: Optional[Halved],
     last: bool,
-    report: Optional[Callable[[Progress, List[int]], None]],
+    report: Optional[Callable[[Metrics, List[int]], None]],
 ) -> Halved:
     """Trains the candidates still in for this many iterations. before: the previous rung."""
     K = t.agents
@@ -172,7 +172,7 @@ def _rung(
     own = [runs[a] for a in agents]
     done = len(own[0].steps)
 
-    def note(p: Progress) -> None:
+    def note(p: Metrics) -> None:
         for i, run in enumerate(own):
             run.add(p, i)
         if report is not None:

@@ -36,7 +36,7 @@ LEARNERS = Registry(  # class, and the function that gives its settings
 )
 
 
-class Learner(Protocol):
+class ShapedLearner(Protocol):
     """Interface of a learner that trains the agents of P candidates. Axes: N environments per candidate, F features, A
     actions."""
 
@@ -53,7 +53,7 @@ class Learner(Protocol):
         """Weights and normaliser of candidate i."""
 
 
-class Progress(NamedTuple):
+class Metrics(NamedTuple):
     """Metrics of one iteration, float64 [P] unless noted; NaN, and no component, for removed candidates."""
 
     iteration: int  # from 1
@@ -71,7 +71,7 @@ class ShapedResult:
     score: np.ndarray  # float64 [P]; NaN where the candidate is out
     episode_score: np.ndarray  # float64 [P, N]
     failures: List[Optional[Failure]]
-    curve: List[Progress]
+    curve: List[Metrics]
     policies: List[Dict[str, Tensor]]
     observation_sizes: List[int]
     action_sizes: List[int]
@@ -113,9 +113,9 @@ def default_section(learner: str) -> Any:
 
 def train_shaped(
     envs: ShapedEnvs,
-    learner: Learner,
+    learner: ShapedLearner,
     iterations: int,
-    report: Optional[Callable[[Progress], None]] = None,
+    report: Optional[Callable[[Metrics], None]] = None,
     judge: bool = True,
 ) -> ShapedResult:
     """Trains for this many iterations, then evaluates (without ``judge`` scores are NaN). report: called after every
@@ -148,17 +148,17 @@ def train_shaped(
     )
 
 
-def _progress(iteration: int, steps: int, envs: ShapedEnvs) -> Progress:
+def _progress(iteration: int, steps: int, envs: ShapedEnvs) -> Metrics:
     score, reward, episodes, components = envs.tally.take()
 
     def of_live(x: Tensor) -> np.ndarray:
         return torch.where(envs.live, x, torch.nan).cpu().numpy()
 
     told = [own if live else {} for own, live in zip(components, envs.live.tolist())]
-    return Progress(iteration, steps, of_live(score), of_live(reward), episodes.cpu().numpy(), told)
+    return Metrics(iteration, steps, of_live(score), of_live(reward), episodes.cpu().numpy(), told)
 
 
-def evaluate(envs: ShapedEnvs, learner: Learner, frame: Optional[Callable[[int], Any]] = None) -> Tensor:
+def evaluate(envs: ShapedEnvs, learner: ShapedLearner, frame: Optional[Callable[[int], Any]] = None) -> Tensor:
     """Tests the final policy for one episode in every environment -> score, the mean over the time limit, float64 [P,
     N]; NaN for removed candidates. frame: called with the number of every step, e.g. to take a picture."""
     obs = envs.begin(evaluation=True)

@@ -58,7 +58,7 @@ from envolve.llm.run import human_graph  # noqa: E402
 from envolve.llm.search.elites import Elites  # noqa: E402
 from envolve.llm.search.genetic import Genetic  # noqa: E402
 from envolve.llm.search.greedy import Greedy  # noqa: E402
-from envolve.llm.search.individual import Search  # noqa: E402
+from envolve.llm.search.individual import RewardSearch  # noqa: E402
 from envolve.llm.search.islands import Islands  # noqa: E402
 from envolve.llm.search.prompts import Brief  # noqa: E402
 from envolve.llm.tune import Tuned, TuneSettings, tune  # noqa: E402
@@ -164,7 +164,7 @@ def _tuned(training: Training, candidate: Candidate, arm: str, seed: int, size: 
 def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], folder: Path) -> tuple[Candidate, int]:
     cls = PHYSICS_TASKS[task]
     brief = Brief(cls, "", ("compute_reward",))
-    search: Search
+    search: RewardSearch
     if arm in GENETIC:
         probe = make_probe(task)
         search = Genetic(cls, probe.state, SAMPLES, seed, human_graph(cls, probe) if arm == "gp_human" else None)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from envolve.distributed.engine.hub import Finished, Unpublished
-from envolve.distributed.memory.rows import Chunk, Handout, Progress
+from envolve.distributed.memory.rows import Chunk, Counters, Handout
 
 RAISED: dict[str, type[Exception]] = {"Finished": Finished, "Unpublished": Unpublished}
 
@@ -45,8 +45,8 @@ class HubCalls:
     def finish(self) -> None:
         self._call("finish")
 
-    def progress(self) -> Progress:
-        found: Progress = self._call("progress")
+    def progress(self) -> Counters:
+        found: Counters = self._call("progress")
         return found
 
     def pull(self, worker: int, timeout: float) -> Handout | None:

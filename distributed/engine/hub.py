@@ -20,7 +20,7 @@ from envolve.distributed.engine.limits import Limits
 from envolve.distributed.files.policy_table import PolicyTable
 from envolve.distributed.memory.replay import SharedReplay
 from envolve.distributed.memory.replay_log import ReplayLog
-from envolve.distributed.memory.rows import RANDOM, Chunk, Handout, Progress
+from envolve.distributed.memory.rows import RANDOM, Chunk, Counters, Handout
 
 RECENT = 100  # episodes of which progress tells the mean return
 
@@ -109,12 +109,12 @@ class Hub:
             self.finished = True
             self.changed.notify_all()
 
-    def progress(self) -> Progress:
+    def progress(self) -> Counters:
         with self.changed:
             returns = float(np.mean(self.returns)) if self.returns else float("nan")
             late = self.late / self.late_chunks if self.late_chunks else float("nan")
             rule = self.table.rule
-            return Progress(self.replay.written, self.episodes, returns, late, rule.pushes, rule.pulls)
+            return Counters(self.replay.written, self.episodes, returns, late, rule.pushes, rule.pulls)
 
     # --------------------------------------------------------------------------------------------------- collectors
 

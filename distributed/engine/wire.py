@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.distributed.memory.rows import Chunk, Handout, Progress
+from envolve.distributed.memory.rows import Chunk, Counters, Handout
 
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Chunk, Handout, Progress)}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Chunk, Handout, Counters)}
 LENGTH = struct.Struct("<I")
 MOST_HEAD = 2**16  # bytes of JSON: all numbers that are many lie behind it
 KIND = "kind"  # key of what is no plain value

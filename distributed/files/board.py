@@ -7,7 +7,7 @@ import math
 import time
 from typing import Protocol
 
-from envolve.distributed.memory.rows import Chunk, Progress
+from envolve.distributed.memory.rows import Chunk, Counters
 from envolve.distributed.programs.learner import Learner
 
 log = logging.getLogger("envolve")
@@ -30,7 +30,7 @@ class LearnerReport:
         self.clock = time.monotonic()
         self.before: tuple[int, int] | None = None
 
-    def __call__(self, learner: Learner, p: Progress) -> None:
+    def __call__(self, learner: Learner, p: Counters) -> None:
         now, counts = time.monotonic(), (p.steps, learner.updates)
         seconds = now - self.clock
         per_second = [(n - b) / seconds for n, b in zip(counts, self.before)] if self.before else [math.nan] * 2

@@ -90,7 +90,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Counters:
     """Counters of a run so far."""
 
     steps: int  # transitions of each member

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from envolve.core import supervisor
 from envolve.core.child import FIRST_DELAY, QUICK_SECONDS, Child
-from envolve.core.supervisor import Policy
+from envolve.core.supervisor import RestartPolicy
 
 log = logging.getLogger("envolve")
 
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130  # of roles, and of Supervisor.run
 POLL = 0.05  # s
 STOP_SECONDS = 30.0  # from SIGTERM to SIGKILL: a learner writes a checkpoint in between
-POLICY = Policy(final=(DONE, WRONG), quick_kills=50)
+POLICY = RestartPolicy(final=(DONE, WRONG), quick_kills=50)
 
 
 @dataclass(frozen=True)

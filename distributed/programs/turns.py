@@ -18,7 +18,7 @@ from envolve.distributed.files.run_folder import DONE, REPLAY, SESSION, RunSetti
 from envolve.distributed.memory.hindsight import HindsightReplay
 from envolve.distributed.memory.replay import SharedReplay
 from envolve.distributed.memory.replay_log import ReplayLog
-from envolve.distributed.memory.rows import RANDOM, Chunk, Handout, Progress, Widths
+from envolve.distributed.memory.rows import RANDOM, Chunk, Counters, Handout, Widths
 from envolve.distributed.programs.agent import make_agent
 from envolve.distributed.programs.collector import Collector, steps_of
 from envolve.distributed.programs.evaluator import Evaluator
@@ -40,7 +40,7 @@ class HubLike(Protocol):
     def sample(self, first: int, count: int) -> Tensor: ...
     def checkpoint(self) -> None: ...
     def finish(self) -> None: ...
-    def progress(self) -> Progress: ...
+    def progress(self) -> Counters: ...
     def pull(self, worker: int, timeout: float) -> Handout | None: ...
     def append(self, chunk: Chunk) -> bool: ...
 
@@ -80,7 +80,7 @@ def limits_of(params: TrainParamsBase, widths: Widths, settings: RunSettings) ->
 
 class LearnerProgram:
     def __init__(
-        self, learner: Learner, hub: HubLike, lockstep: bool, report: Callable[[Learner, Progress], None]
+        self, learner: Learner, hub: HubLike, lockstep: bool, report: Callable[[Learner, Counters], None]
     ) -> None:
         """report: gets the metrics every ``log_period`` iterations. Raises CheckpointError."""
         self.learner, self.hub, self.lockstep, self.report = learner, hub, lockstep, report

@@ -62,7 +62,7 @@ class Mirror:
         return over
 
 
-class Role:
+class RayRole:
     """A program. What it is comes with ``run``, for Ray keeps the arguments of a call as long as that is made again."""
 
     def hello(self) -> None:

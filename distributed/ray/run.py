@@ -21,7 +21,7 @@ from envolve.distributed.programs.launch import Told
 from envolve.distributed.ray.hub import RunHub
 from envolve.distributed.ray.keeper import LOGS, Keeper, name_of
 from envolve.distributed.ray.programs import Program, asked, programs_of
-from envolve.distributed.ray.role import ROOM, Role
+from envolve.distributed.ray.role import ROOM, RayRole
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray import actors
 from envolve.outer.ray.address import HERE, address_of
@@ -98,7 +98,7 @@ class Run:
 
     def _place(self, name: str, cpus: float) -> None:
         """Starts a program on an actor of its own."""
-        self.placed[name] = Placed(actors.begin(Role, cpus=cpus, threads=2), cpus > 0, time.monotonic())
+        self.placed[name] = Placed(actors.begin(RayRole, cpus=cpus, threads=2), cpus > 0, time.monotonic())
         self._ask(name)
         self._begin(name)
 

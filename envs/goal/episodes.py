@@ -24,7 +24,7 @@ from envolve.envs.goal.task import GOAL, START, Beginnings, GoalTask, Random
 RESAMPLE = ("reset", "fixed")
 
 
-class Outcome(NamedTuple):
+class DecisionOutcome(NamedTuple):
     """Outcome of a decision in every environment, [P, N]."""
 
     features: Tensor  # [P, N, S], where it led to; of an episode that is over, its last
@@ -100,14 +100,14 @@ class Episodes:
             return self.task.terminated(state)
         return torch.zeros(self.P, self.N, dtype=torch.bool, device=self.device)
 
-    def advance(self, action: Tensor) -> Outcome:
+    def advance(self, action: Tensor) -> DecisionOutcome:
         """First half of ``step``, made of tensor operations alone. Actions that are NaN count as 0."""
         terminated = self._advance(torch.nan_to_num(action).clamp(-1, 1))
         self.t += 1
         if self.task.goal_moves:
             self.goal.copy_(self.task.goal_now(self.features))
         success = self.task.success(self.features, self.goal)
-        return Outcome(self.features, success, terminated, terminated | (self.t >= self.length))
+        return DecisionOutcome(self.features, success, terminated, terminated | (self.t >= self.length))
 
     def finish(self, over: Tensor) -> bool:
         """Second half of ``step``: restarts the episodes that are over. Returns whether there was one."""
@@ -125,7 +125,7 @@ class Episodes:
         self.decisions = 0
         return True
 
-    def step(self, action: Tensor) -> Outcome:
+    def step(self, action: Tensor) -> DecisionOutcome:
         """Makes one decision. action: [P, N, A]."""
         outcome = self.advance(action)
         last = outcome.features.clone()

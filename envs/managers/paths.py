@@ -16,7 +16,7 @@ Keys = Tuple[Any, ...]  # from a term's parameters to a number
 WEIGHT = "weight"
 
 
-class Place(NamedTuple):
+class NumberPlace(NamedTuple):
     """Where a number is."""
 
     section: str
@@ -25,14 +25,14 @@ class Place(NamedTuple):
     value: float  # the task's
 
 
-def places(cfg: Any) -> Dict[str, Place]:
+def places(cfg: Any) -> Dict[str, NumberPlace]:
     """All numbers of a configuration that a candidate may change, by path. Events at startup are left out: they happen
     before there are candidates."""
-    found: Dict[str, Place] = {}
+    found: Dict[str, NumberPlace] = {}
 
     def add(section: str, term: str, keys: Keys, value: float) -> None:
         path = ".".join([section, term, *map(str, keys)])
-        found[path] = Place(section, term, keys, float(value))
+        found[path] = NumberPlace(section, term, keys, float(value))
 
     for name, term in section(cfg, "rewards").items():
         if term is not None:

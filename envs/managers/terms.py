@@ -18,7 +18,7 @@ from torch import Tensor
 from envolve.envs.managers.paths import WEIGHT, Keys, changed, places
 
 
-class Recorder:
+class RecordedTerm:
     """A term's function that remembers what it returned, and has other numbers for some environments."""
 
     def __init__(self, function: Any) -> None:
@@ -77,11 +77,11 @@ class TermNumbers:
         self._weights = weights.to(self.device)
         self._scale_actions()
 
-    def _record(self, manager: Any, name: str) -> Recorder:
+    def _record(self, manager: Any, name: str) -> RecordedTerm:
         cfg = manager.get_term_cfg(name)
-        if not isinstance(cfg.func, Recorder):
-            cfg.func = Recorder(cfg.func)
-        found: Recorder = cfg.func
+        if not isinstance(cfg.func, RecordedTerm):
+            cfg.func = RecordedTerm(cfg.func)
+        found: RecordedTerm = cfg.func
         return found
 
     def rows(self, members: Sequence[int]) -> Tensor:
@@ -146,7 +146,7 @@ class TermNumbers:
                 out[rows] |= self._value("terminations", name, cfg, recorder)[rows]
         return out
 
-    def _value(self, section: str, name: str, cfg: Any, recorder: Recorder, skip: Keys = ()) -> Tensor:
+    def _value(self, section: str, name: str, cfg: Any, recorder: RecordedTerm, skip: Keys = ()) -> Tensor:
         """A term's value with each candidate's parameters, [R]."""
         assert recorder.value is not None
         variants = self.variants(section, name, skip)
@@ -168,11 +168,11 @@ class TermNumbers:
         return self._one_by_one(section, name, cfg, recorder, variants, value)
 
     @staticmethod
-    def _can_batch(cfg: Any, recorder: Recorder, variants: List[Variant]) -> bool:
+    def _can_batch(cfg: Any, recorder: RecordedTerm, variants: List[Variant]) -> bool:
         plain = inspect.isfunction(recorder.function)
         return plain and all(len(keys) == 1 for v in variants for keys, _ in v.numbers)
 
-    def _together(self, cfg: Any, recorder: Recorder, variants: List[Variant]) -> Optional[Tensor]:
+    def _together(self, cfg: Any, recorder: RecordedTerm, variants: List[Variant]) -> Optional[Tensor]:
         """One call with a number per environment; None: the function does not take that."""
         params = dict(cfg.params)
         for name in {keys[0] for v in variants for keys, _ in v.numbers}:
@@ -187,7 +187,7 @@ class TermNumbers:
         return out if isinstance(out, Tensor) and out.shape == (self.P * self.N,) else None
 
     def _one_by_one(
-        self, section: str, name: str, cfg: Any, recorder: Recorder, variants: List[Variant], into: Tensor
+        self, section: str, name: str, cfg: Any, recorder: RecordedTerm, variants: List[Variant], into: Tensor
     ) -> Tensor:
         for v in variants:
             params = cfg.params

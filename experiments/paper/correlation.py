@@ -34,7 +34,7 @@ from envolve.experiments.paper.common.comparison import (
     measurement,
 )
 from envolve.experiments.paper.common.data import Series
-from envolve.experiments.paper.common.learners import Learner, se_learner
+from envolve.experiments.paper.common.learners import LearnerSettings, se_learner
 from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.training import each, no_world, train_agents
 from envolve.outer.config import problem
@@ -130,7 +130,7 @@ def work(args: Args) -> int:
     keys = member_seeds(args.seed, RETEST, 1, n_sets)
     seeds = member_seeds(args.seed, RETEST, 0, n_agents)
     learners = [
-        Learner(
+        LearnerSettings(
             base.name,
             draw(base.section, keys[i : i + 1], VarySection()).member(0),
             None,

@@ -26,7 +26,7 @@ from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, ru
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.one_se import OneSEArgs, se_of
 from envolve.experiments.paper.common.training import each
-from envolve.experiments.paper.common.watched import Recorder, Steps, train_watched, walk
+from envolve.experiments.paper.common.watched import StepRecorder, Steps, train_watched, walk
 from envolve.experiments.paper.common.world_args import check_numbers
 from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
@@ -82,7 +82,7 @@ def work(args: Args) -> int:
     agents = args.agents or (QUICK if args.quick else FULL)
     seeds = member_seeds(args.seed, RETEST, 0, agents)
     series: Series = {}
-    recorder = Recorder()
+    recorder = StepRecorder()
     flat = each(world.flat[None], agents)
     trained = train_watched(learner, task, world.section, flat, seeds, recorder.wrap)
     returns = np.where(trained.result.status == 0, trained.result.test_return.mean(1), np.nan)

@@ -41,7 +41,13 @@ from envolve.experiments.paper.common.comparison import (
 )
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.drawing import in_words
-from envolve.experiments.paper.common.learners import Learner, published_name, rn_learner, se_learner, without_budget
+from envolve.experiments.paper.common.learners import (
+    LearnerSettings,
+    published_name,
+    rn_learner,
+    se_learner,
+    without_budget,
+)
 from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.training import each, each_path, no_world, train_agents
 from envolve.outer.config import problem
@@ -124,7 +130,7 @@ def check_args(args: Args) -> int:
     return threads
 
 
-def learners_of(args: Args, data: dict[str, Any], task: Task, budget: int) -> dict[str, Learner]:
+def learners_of(args: Args, data: dict[str, Any], task: Task, budget: int) -> dict[str, LearnerSettings]:
     """Learners in the worlds and on the task. Raises ConfigError."""
     if evolves_rns(args):
         name = (args.agent or published_name(data)).lower()

@@ -30,7 +30,7 @@ from envolve.experiments.paper.common.command import EXIT_CODES, run_command
 from envolve.experiments.paper.common.comparison import CompareArgs, budget_of, check, evolves_rns, measurement
 from envolve.experiments.paper.common.data import Series, load
 from envolve.experiments.paper.common.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
-from envolve.experiments.paper.common.learners import SE_AGENTS, Learner, se_learner, without_budget
+from envolve.experiments.paper.common.learners import SE_AGENTS, LearnerSettings, se_learner, without_budget
 from envolve.experiments.paper.common.proxies import Proxy, proxy, task_of
 from envolve.experiments.paper.common.search_steps import SearchSteps, search_steps
 from envolve.experiments.paper.common.training import agent_seeds, each, each_path, no_world, train_agents
@@ -189,7 +189,7 @@ def work(args: Args) -> int:
     m = measurement(EXPERIMENT, task.name, args)
     names = tuple(args.learners or SE_AGENTS)
 
-    def learner(name: str, budget: int) -> Learner:
+    def learner(name: str, budget: int) -> LearnerSettings:
         return se_learner(
             data,
             task,

@@ -31,7 +31,7 @@ from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, ru
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.one_se import OneSEArgs, se_of
 from envolve.experiments.paper.common.training import each
-from envolve.experiments.paper.common.watched import Recorder, Steps, Watched, Wrap, Wrapped, train_watched
+from envolve.experiments.paper.common.watched import StepRecorder, Steps, Watched, Wrap, Wrapped, train_watched
 from envolve.experiments.paper.common.world_args import check_numbers
 from envolve.outer.config.load import ConfigError
 from envolve.outer.evaluate.device import check_device
@@ -121,7 +121,7 @@ def work(args: Args) -> int:
     m = Measurement("noise_threshold", task.name, args.agent or "", args, args.out, args.results_dir, args.quick)
     points, agents = QUICK if args.quick else FULL
     points, agents = args.points or points, args.agents or agents
-    seeds, recorder = member_seeds(args.seed, RETEST, 0, agents), Recorder()
+    seeds, recorder = member_seeds(args.seed, RETEST, 0, agents), StepRecorder()
     plain = train_watched(learner, task, world.section, each(world.flat[None], agents), seeds, recorder.wrap).result
     if not (plain.status == 0).any():
         raise ValueError(f"{world.path}: all agents failed in it without noise, expected some that learn")

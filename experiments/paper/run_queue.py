@@ -29,7 +29,7 @@ from envolve.experiments.paper.common.queue import (
     COMPLETE,
     FAILED,
     Experiment,
-    Record,
+    ExperimentRecord,
     chosen,
     compute,
     read_queue,
@@ -67,7 +67,7 @@ class Args:
     """Where worlds, data and the record are."""
 
 
-def table(queue: Sequence[Experiment], records: Mapping[str, Record], folder: Path) -> Table:
+def table(queue: Sequence[Experiment], records: Mapping[str, ExperimentRecord], folder: Path) -> Table:
     """A row per experiment."""
     out = Table(title=f"{folder / 'queue.json'}", title_justify="left")
     for title, side in (("experiment", "left"), ("state", "left"), ("CPU h", "right"), ("spent", "right")):

@@ -31,7 +31,7 @@ from envolve.experiments.paper.common.baselines3 import KINDS, Baseline, Run, pr
 from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds, settings_of
-from envolve.experiments.paper.common.learners import Learner
+from envolve.experiments.paper.common.learners import LearnerSettings
 from envolve.experiments.paper.common.proxies import check_alike, proxy, task_of
 from envolve.experiments.paper.common.training import agent_seeds, each, each_path, no_world, train_agents
 from envolve.experiments.paper.common.unseen import mark_of, show
@@ -99,7 +99,7 @@ def source(args: Args) -> tuple[dict[str, Any], str, list[WorldFile]]:
 
 
 def train_kind(
-    who: Learner | Baseline,
+    who: LearnerSettings | Baseline,
     task: Task,
     worlds: list[WorldFile],
     data: dict[str, Any],
@@ -166,7 +166,7 @@ def work(args: Args) -> int:
     return 0
 
 
-def hyperparameters(who: Learner | Baseline) -> dict[str, Any]:
+def hyperparameters(who: LearnerSettings | Baseline) -> dict[str, Any]:
     if isinstance(who, Baseline):
         return {**baselines3.default_settings(who.name), **who.settings, "total_timesteps": who.steps}
     return vars(who.section)

@@ -30,7 +30,7 @@ from envolve.llm.vetting.jail import locks as jail
 NOT_MEASURED = ("TimeLimit.truncated", "lives")
 
 
-class Job:
+class JobFile:
     """Content of job.json. env_file None: the benchmark, a registered environment with its own reward."""
 
     def __init__(self, folder: Path) -> None:
@@ -196,14 +196,14 @@ class Job:
         os.replace(temporary, self.out / name)
 
 
-def failed(error: BaseException, job: Job) -> dict[str, Any]:
+def failed(error: BaseException, job: JobFile) -> dict[str, Any]:
     """Result of a job that raised. kind: whether the machine's owner, the user or the model can fix it."""
     kinds = {jail.JailError: "jail", UserError: "user"}
     kind = kinds.get(type(error), "user" if job.values["mode"] == "check" else "reward")  # type: ignore[arg-type]
     return {"error": str(error) if type(error) in kinds else feedback(error, job.values["env_file"]), "kind": kind}
 
 
-def work(job: Job) -> dict[str, Any]:
+def work(job: JobFile) -> dict[str, Any]:
     """Runs one job, from the import of the user's class to its result; never raises."""
     try:
         import torch
@@ -229,7 +229,7 @@ def work(job: Job) -> dict[str, Any]:
 
 
 def main(folder: Path) -> NoReturn:
-    job = Job(folder)
+    job = JobFile(folder)
     result = work(job)
     job.write("result.json", {**result, "notes": list(dict.fromkeys(job.notes))})
     for empty in job.out.glob("torchinductor_*"):  # PyTorch makes it at import

@@ -12,10 +12,10 @@ from envolve.llm.gym.method import UserError
 from envolve.outer.film.tiles import below
 
 if TYPE_CHECKING:
-    from envolve.llm.gym.jailed import Job
+    from envolve.llm.gym.jailed import JobFile
 
 
-def train(job: Job, model: Any) -> dict[str, Any]:
+def train(job: JobFile, model: Any) -> dict[str, Any]:
     """Trains, evaluates at num_evals points, saves model.zip -> the result."""
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -63,7 +63,7 @@ def train(job: Job, model: Any) -> dict[str, Any]:
     return {"final": final, "episodes": episodes, "timesteps": int(model.num_timesteps), "seconds": seconds}
 
 
-def check(job: Job) -> dict[str, Any]:
+def check(job: JobFile) -> dict[str, Any]:
     """Checks the user's environment against docs/gym_envs.md with a few random steps."""
     envs = job.vector(1)
     envs.reset()
@@ -76,7 +76,7 @@ def check(job: Job) -> dict[str, Any]:
     return {"spaces": spaces}
 
 
-def make_model(job: Job, envs: Any) -> Any:
+def make_model(job: JobFile, envs: Any) -> Any:
     """Stable-Baselines3's algorithm as configured, optionally with the weights of an earlier model."""
     import stable_baselines3
     import torch
@@ -126,7 +126,7 @@ def warm_start(model: Any, path: Path, device: str) -> str:
     return f"warm start: from {path.name} of the best sample so far"
 
 
-def film(job: Job) -> dict[str, Any]:
+def film(job: JobFile) -> dict[str, Any]:
     """Final test of the best model: ``evaluation.num_episodes`` episodes, the first as a GIF."""
     asked = job.rl["evaluation"]
     envs = job.vector(1)

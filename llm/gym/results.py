@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym import report
-from envolve.llm.gym.train import Outcome
+from envolve.llm.gym.train import JobOutcome
 
 if TYPE_CHECKING:
     from envolve.llm.gym.evolution import GymRun
 
 
-def result(run: GymRun, final: Outcome | None) -> dict[str, object]:
+def result(run: GymRun, final: JobOutcome | None) -> dict[str, object]:
     best = run.best()
     score = final.fitness if final is not None and final.error is None else best.fitness if best else None
     if run.finals:  # of fresh trainings, not of the lucky one
@@ -28,7 +28,7 @@ def result(run: GymRun, final: Outcome | None) -> dict[str, object]:
     }
 
 
-def write(run: GymRun, final: Outcome | None) -> None:
+def write(run: GymRun, final: JobOutcome | None) -> None:
     best = run.best()
     report.write_json(run.folder / "result.json", result(run, final))
     if best is not None:

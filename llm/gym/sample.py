@@ -10,7 +10,7 @@ from typing import Any
 
 from envolve.core.files import TABLE_BYTES, read_text
 from envolve.envs.worlds.file import write_atomic
-from envolve.llm.gym.train import MAX_MODEL, Outcome, read_plain
+from envolve.llm.gym.train import MAX_MODEL, JobOutcome, read_plain
 
 OUTCOME, MODEL = "outcome.json", "model.zip"
 
@@ -54,7 +54,7 @@ class Sample:
     def fail(self, stage: str, text: str) -> None:
         self.stage, self.failure = stage, text
 
-    def take(self, outcome: Outcome, episodes: int) -> None:
+    def take(self, outcome: JobOutcome, episodes: int) -> None:
         """Stores the outcome of its training; copies model.zip to a folder that the training cannot write."""
         self.curves, self.final = outcome.curves, outcome.final
         self.notes = [*self.notes, *outcome.notes]

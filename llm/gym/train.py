@@ -55,7 +55,7 @@ class Limits:
 
 
 @dataclass
-class Outcome:
+class JobOutcome:
     """Outcome of a job. error: text for the model, None if it went well. kind: "reward" (the model's fault), "user"
     (the environment's), "jail" (this machine's), "killed" (time, memory or a crash). curves: {name: values at the
     evaluations}, ``timesteps`` and ``fitness_score`` among them; final: means of the final policy."""
@@ -76,7 +76,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """One training process. folder: its own, made here. env_folder None: the benchmark. mode: "check", "train" or
     "film"."""
 
@@ -170,7 +170,7 @@ def _texts(value: Any) -> list[str]:
 
 @dataclass
 class _Running:
-    job: Job
+    job: TrainingJob
     process: subprocess.Popen[bytes]
     started: float
     looked: float = 0.0  # when its CPU time was last read
@@ -212,7 +212,7 @@ def _lock(folder: Path) -> int:
         return lock
 
 
-def _start(job: Job, limits: Limits) -> _Running:
+def _start(job: TrainingJob, limits: Limits) -> _Running:
     """Raises RunStopped, OSError."""
     lock = _lock(job.folder)
     try:
@@ -223,7 +223,7 @@ def _start(job: Job, limits: Limits) -> _Running:
         os.close(lock)
 
 
-def _process(job: Job, lock: int) -> subprocess.Popen[bytes]:
+def _process(job: TrainingJob, lock: int) -> subprocess.Popen[bytes]:
     out = job.folder / "out"
     environment = jail.scrubbed(
         PYTHONPATH=str(IMPORTS),
@@ -260,14 +260,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_jobs(
-    jobs: Sequence[Job], parallel: int, limits: Limits, started: Callable[[Job], None] | None = None
-) -> Iterator[tuple[Job, Outcome]]:
+    jobs: Sequence[TrainingJob], parallel: int, limits: Limits, started: Callable[[TrainingJob], None] | None = None
+) -> Iterator[tuple[TrainingJob, JobOutcome]]:
     """Run them all, at most ``parallel`` at once -> (job, outcome) in the order in which they end.
 
     Whatever happens to the caller (Ctrl-C, SIGKILL, or it stops listening), no process is left behind. Raises
     RunStopped, OSError.
     """
-    waiting, running = list(reversed(jobs)), []  # type: tuple[list[Job], list[_Running]]
+    waiting, running = list(reversed(jobs)), []  # type: tuple[list[TrainingJob], list[_Running]]
     try:
         while waiting or running:
             while waiting and len(running) < parallel:
@@ -287,11 +287,11 @@ def run_jobs(
             _stop(one.process)
 
 
-def _outcome(one: _Running, limits: Limits, late: str) -> Outcome:
+def _outcome(one: _Running, limits: Limits, late: str) -> JobOutcome:
     """late: why it had to be stopped; "": it ended."""
     out = one.job.folder / "out"
     result = _json(out / "result.json")
-    outcome = Outcome(curves=_curves(_json(out / "evals.json")), notes=_texts(result.get("notes")))
+    outcome = JobOutcome(curves=_curves(_json(out / "evals.json")), notes=_texts(result.get("notes")))
     outcome.seconds = time.monotonic() - one.started
     code = one.process.returncode
     if late:

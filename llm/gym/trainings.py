@@ -13,7 +13,7 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.finals import Finalist, best_first, final_seed, finalists
 from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.sections import GymConfig
-from envolve.llm.gym.train import MAX_MODEL, Job, Limits, Outcome, RunStopped, read_plain, run_jobs
+from envolve.llm.gym.train import MAX_MODEL, JobOutcome, Limits, RunStopped, TrainingJob, read_plain, run_jobs
 
 BENCHMARK = "benchmark"  # folder of the training with the environment's own reward
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
@@ -34,7 +34,7 @@ class Trainings:
 
     def check_env(self) -> None:
         """Checks the user's environment without a reward, before any call is paid. Raises RunStopped."""
-        job = Job(self.folder / "check", "check", self.config, 0, self.env, NOTHING)
+        job = TrainingJob(self.folder / "check", "check", self.config, 0, self.env, NOTHING)
         for _, outcome in run_jobs([job], 1, self.limits):
             if outcome.error is not None:
                 raise RunStopped(f"{self.env}: {outcome.error}")
@@ -45,15 +45,15 @@ class Trainings:
     def train(self, samples: Sequence[Sample], best: Sample | None, benchmark: Sample | None) -> None:
         """Trains samples without a result. best: from whose policy they start, if the configuration says so.
         benchmark: trained beside them with the environment's own reward."""
-        jobs: list[tuple[Job, Sample]] = []
+        jobs: list[tuple[TrainingJob, Sample]] = []
         if benchmark is not None and not benchmark.load():
-            jobs.append((Job(benchmark.folder, "train", self.config, self.seed), benchmark))
+            jobs.append((TrainingJob(benchmark.folder, "train", self.config, self.seed), benchmark))
         start = best.model if best is not None and self.config.eureka.pretraining_with_best_model else None
         for s in samples:
             if s.failure is not None:
                 s.save()
             elif not s.load():
-                jobs.append((Job(s.folder, "train", self.config, self.seed, self.env, s.code, start), s))
+                jobs.append((TrainingJob(s.folder, "train", self.config, self.seed, self.env, s.code, start), s))
         self._run(jobs)
 
     def last_test(self, samples: Sequence[Sample]) -> list[Finalist]:
@@ -61,7 +61,7 @@ class Trainings:
         eureka = self.config.eureka
         finals = finalists(samples, eureka.finalists, eureka.final_seeds, self.folder)
         jobs = [
-            (Job(run.folder, "train", self.config, final_seed(self.seed, k), self.env, run.code), run)
+            (TrainingJob(run.folder, "train", self.config, final_seed(self.seed, k), self.env, run.code), run)
             for f in finals
             for k, run in enumerate(f.runs)
             if not run.load()
@@ -72,12 +72,12 @@ class Trainings:
         self._run(jobs)
         return best_first(finals)
 
-    def judge(self, best: Sample) -> Outcome | None:
+    def judge(self, best: Sample) -> JobOutcome | None:
         """Tests and films the best policy in new episodes -> eval.json, eval.gif; None: it has no policy."""
         if best.model is None:
             return None
         folder = self.folder / "judgement"
-        job = Job(folder, "film", self.config, self.seed, self.env, best.code, best.model)
+        job = TrainingJob(folder, "film", self.config, self.seed, self.env, best.code, best.model)
         (_, outcome), *_ = list(run_jobs([job], 1, self.limits))
         if outcome.error is not None:
             log.warning("no final evaluation of %s: %s", best.name, outcome.error)
@@ -89,7 +89,7 @@ class Trainings:
                 write_atomic(str(self.folder / name), data)
         return outcome
 
-    def _run(self, jobs: list[tuple[Job, Sample]]) -> None:
+    def _run(self, jobs: list[tuple[TrainingJob, Sample]]) -> None:
         """Trains them and stores what became of them. Raises RunStopped."""
         by_folder = {job.folder: sample for job, sample in jobs}
         for job, outcome in run_jobs([job for job, _ in jobs], self.parallel, self.limits):
@@ -97,7 +97,7 @@ class Trainings:
             self._take(sample, outcome)
             sample.save()
 
-    def _take(self, sample: Sample, outcome: Outcome) -> None:
+    def _take(self, sample: Sample, outcome: JobOutcome) -> None:
         rl = self.config.rl
         sample.take(outcome, max(rl.training.eval.num_episodes, rl.evaluation.num_episodes))
         self._warn(outcome.notes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.llm.search.individual import Individual
 from envolve.outer.reporting.board import Board
 
@@ -39,7 +39,7 @@ class BoardWatcher:
     def vetting(self, iteration: int, count: int) -> None:
         self.to.vetting(iteration, count)
 
-    def training(self, iteration: int, names: list[str], progress: Progress, inside: list[int]) -> None:
+    def training(self, iteration: int, names: list[str], progress: Metrics, inside: list[int]) -> None:
         score = np.asarray(progress.score, dtype=float).reshape(len(inside), -1).mean(1)
         values = {f"score/{names[c]}": float(score[k]) for k, c in enumerate(inside)}
         self._board(f"training/{iteration + 1:03d}").write(progress.iteration, values)

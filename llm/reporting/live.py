@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.reporting.lineage import name_of, score_text
 from envolve.llm.reporting.report import verdicts_text
@@ -66,7 +66,7 @@ class LiveEvolution(LiveDisplay):
     def vetting(self, iteration: int, count: int) -> None:
         self._says(f"vetting {count} replies", iteration)
 
-    def training(self, iteration: int, names: Sequence[str], progress: Progress, inside: Sequence[int]) -> None:
+    def training(self, iteration: int, names: Sequence[str], progress: Metrics, inside: Sequence[int]) -> None:
         """names: of all candidates; inside: those still in halving, to which the rows of progress belong in equal
         shares."""
         now = time.monotonic()

@@ -1,8 +1,8 @@
 """Data of the evolution of environments: attempts, proposals, and the interface of searches.
 
 An attempt is an ``Individual`` whether it worked or not: the reply of a model, the code in it, what vetting and
-training said. A ``Search`` sees individuals and makes ``Proposal``s; it does nothing else, so that the same seed and
-the same individuals give the same proposals, and a run is resumed by telling it again what it was told.
+training said. A ``RewardSearch`` sees individuals and makes ``Proposal``s; it does nothing else, so that the same seed
+and the same individuals give the same proposals, and a run is resumed by telling it again what it was told.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Prompts(Protocol):
     def edit(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages: ...
 
 
-class Search(Protocol):
+class RewardSearch(Protocol):
     """``ask(iteration)`` depends on the settings and on the individuals of earlier iterations alone, and changes
     nothing. ``tell`` takes individuals in any order; one that it knows already is replaced. The human's (operator
     "human") is the reference that the messages compare with."""

@@ -26,7 +26,7 @@ from envolve.core.statistics import interval, within
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
-from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
+from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, UnseenAgent, train_one, whole
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
@@ -38,16 +38,17 @@ RANDOM_TESTS = 20  # episodes with random actions, at least
 UNSEEN = 16  # counter of fresh_seeds: these agents
 
 
-def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> list[Job]:
+def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> list[UnseenAgent]:
     """All agents, the longest of the last ones first. world: the file in run_dir that they train in."""
     seeds = fresh_seeds(seed, UNSEEN, plan.agents).tolist()
-    jobs = [Job(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
+    jobs = [UnseenAgent(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in plan.places:
         for learner in order:
             steps = whole(learner, plan.steps_at(learner, where), plan.library)
             jobs += [
-                Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library, world) for s in seeds
+                UnseenAgent(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library, world)
+                for s in seeds
             ]
     return jobs
 
@@ -86,7 +87,7 @@ def append(path: Path, row: dict[str, Any]) -> None:
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def guarded(job: Job) -> dict[str, Any]:
+def guarded(job: UnseenAgent) -> dict[str, Any]:
     """``train_one``; what the environment raises is the reason why this agent failed."""
     began = time.monotonic()
     try:
@@ -98,7 +99,7 @@ def guarded(job: Job) -> dict[str, Any]:
                 "seconds": time.monotonic() - began}  # fmt: skip
 
 
-def train_all(jobs: list[Job], path: Path, workers: int, console: Console) -> list[dict[str, Any]]:
+def train_all(jobs: list[UnseenAgent], path: Path, workers: int, console: Console) -> list[dict[str, Any]]:
     """Rows of all jobs, in their order; those that ``path`` has are not trained again. Raises RunError."""
     rows = {row["key"]: row for row in finished(path)}
     left = [job for job in jobs if job.key not in rows]
@@ -115,7 +116,7 @@ def train_all(jobs: list[Job], path: Path, workers: int, console: Console) -> li
     return [rows[job.key] for job in jobs]
 
 
-def _trained(processes: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+def _trained(processes: ProcessPoolExecutor, jobs: Iterable[UnseenAgent]) -> Iterator[dict[str, Any]]:
     with deaf_children():  # the first ones start the processes
         waiting: set[Future[dict[str, Any]]] = {processes.submit(guarded, job) for job in jobs}
     while waiting:
@@ -130,7 +131,7 @@ def _trained(processes: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[di
 class AgentTable(LiveDisplay):
     """Means so far, by learner and place."""
 
-    def __init__(self, jobs: list[Job], console: Console) -> None:
+    def __init__(self, jobs: list[UnseenAgent], console: Console) -> None:
         super().__init__("unseen agents, mean return on the real environment", console)
         self.total, self.rows = len(jobs), list[dict[str, Any]]()
         self.learners = list(dict.fromkeys(j.learner for j in jobs if j.learner != RANDOM))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from envolve.outer.reporting.report import duration
 
 PLAN, AUTO_FILE = "plan.yaml", "auto.json"
 SESSION = "session"  # key of rows that say how long one took
+LIBRARY = "Stable-Baselines3's, with its default hyperparameters"
+OWN = "this project's own, of other kinds, with default hyperparameters, because Stable-Baselines3 is not installed"
 KEYS = {"env", "world", "learner", "search", "report", "measuring_steps", "workers"}
 
 
@@ -68,15 +71,10 @@ class Session:
         if (self.run_dir / "summary.txt").exists():
             return
         resume = (self.run_dir / "checkpoint.pt").exists()
-        conduct(
-            self.config,
-            self.run_dir,
-            resume=resume,
-            workers=workers,
-            sync_dir=str(self.run_dir / OWN_SYNC),
-        )
+        sync_dir = str(self.run_dir / OWN_SYNC)
+        conduct(self.config, self.run_dir, resume=resume, workers=workers, sync_dir=sync_dir)
 
-    def report(self, workers: int) -> Outcome:
+    def report(self, workers: int) -> SessionReport:
         """Unseen agents, those that are missing. Raises RunError, WorldFileError."""
         world = read_world(str(self.run_dir / "model.pt"))
         jobs = report.jobs_of(self.run_dir, self.plan, self.config.data["seed"])
@@ -84,13 +82,13 @@ class Session:
             rows = report.train_all(jobs, self.run_dir / report.FILE, workers, Console())
         bounds = return_range(self.config.data)
         found = report.findings(rows, self.plan.learners, world.evolution_steps, bounds)
-        return Outcome(
+        return SessionReport(
             self, found, report.real_steps(rows, self.measuring_steps, world.evolution_steps), self.seconds()
         )
 
 
 @dataclass
-class Outcome:
+class SessionReport:
     """The report."""
 
     session: Session
@@ -105,7 +103,7 @@ class Outcome:
             "env": s.env, "world": s.world, "learner": s.learner, "search": s.search, "seconds": self.seconds,
             "real_steps": sum(v or 0 for v in self.steps.values()), "real_steps_of": self.steps,
             "random": report.plain_figure(self.found.random), "unseen": report.as_json(self.found),
-            "share": part if part == part else None, "verdict": verdict(self.found),
+            "share": None if math.isnan(part) else part, "verdict": verdict(self.found),
             "library": "stable-baselines3" if s.plan.library else "envolve", "seed": s.config.data["seed"],
             "run_dir": str(s.run_dir), "versions": environment_info(),
         }  # fmt: skip
@@ -125,14 +123,7 @@ class Outcome:
 
     def _lines(self) -> list[str]:
         s = self.session
-        of = (
-            "Stable-Baselines3's, with its default hyperparameters"
-            if s.plan.library
-            else (
-                "this project's own, of other kinds, with default hyperparameters, because Stable-Baselines3 is not "
-                "installed"
-            )
-        )
+        of = LIBRARY if s.plan.library else OWN
         names = {
             "measuring": "measuring", "evolution": "evolution", "tests": "tests of the world's agents",
             "baselines": "agents on the environment and their tests",

@@ -51,7 +51,7 @@ def unseen_learners(continuous: bool, inner: list[str], library: bool) -> list[s
 
 
 @dataclass(frozen=True)
-class Job:
+class UnseenAgent:
     """One agent. ``key`` names it in the file of finished ones."""
 
     run_dir: str
@@ -178,7 +178,7 @@ def whole(name: str, steps: int, library: bool) -> int:
     return max(one, steps // one * one)
 
 
-def train_one(job: Job) -> dict[str, Any]:
+def train_one(job: UnseenAgent) -> dict[str, Any]:
     """Trains and tests one agent -> what is kept of it. NaN as its return, with a reason, where it failed."""
     began = time.monotonic()
     plugins.allow(job.run_dir)
@@ -199,7 +199,7 @@ def train_one(job: Job) -> dict[str, Any]:
     }
 
 
-def _random(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
+def _random(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
     env = real_env(data)
     env.action_space.seed(job.seed)
     returns, steps = _played(env, lambda observation: env.action_space.sample(), job)
@@ -207,7 +207,7 @@ def _random(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
     return _row(returns, 0, 0, steps, "")
 
 
-def _of_library(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
+def _of_library(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     world = job.where == WORLD
     env = world_env(job.run_dir, data, job.world) if world else real_env(data)
@@ -243,7 +243,7 @@ def _finite(model: Any) -> bool:
     return all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
 
 
-def _played(env: Any, act: Any, job: Job) -> tuple[list[float], int]:
+def _played(env: Any, act: Any, job: UnseenAgent) -> tuple[list[float], int]:
     """Returns of test episodes that begin alike for all agents, and their steps."""
     returns, steps = [], 0
     for i in range(job.tests):
@@ -256,7 +256,7 @@ def _played(env: Any, act: Any, job: Job) -> tuple[list[float], int]:
     return returns, steps
 
 
-def _own(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
+def _own(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
     """An agent of this project with its default hyperparameters."""
     data = copy.deepcopy(dict(data))
     defaults = dataclasses.asdict(LEARNERS[job.learner].section())

@@ -20,7 +20,7 @@ log = logging.getLogger("envolve")
 Evaluate = Callable[[Dict[str, Any], Tensor, Tensor, str, int], Dict[str, Any]]
 
 
-class Evaluation:
+class ChunkEvaluation:
     """Evaluates chunks with ``evaluate``; an exception becomes the result. ``name``: of the worker, for its log."""
 
     def __init__(self, evaluate: Evaluate, name: str) -> None:

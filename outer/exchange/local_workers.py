@@ -15,11 +15,11 @@ from pathlib import Path
 from typing_extensions import Self
 
 from envolve.core.child import Child
-from envolve.core.supervisor import Policy, StartError, Supervisor
+from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
 from envolve.outer.exchange.machine import ExchangeError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "experiments" / "worker.py"
-POLICY = Policy()
+POLICY = RestartPolicy()
 STOP_SECONDS = 2.2  # from SIGTERM to SIGKILL; a worker ends by itself within 1.5 s, but a process may be stopped
 
 

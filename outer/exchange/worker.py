@@ -11,7 +11,7 @@ import logging
 import re
 from typing import Any, Callable, Optional
 
-from envolve.outer.exchange.evaluation import Evaluate, Evaluation
+from envolve.outer.exchange.evaluation import ChunkEvaluation, Evaluate
 from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
 from envolve.outer.exchange.messages import QUIT, chunk_from, result_content
@@ -54,7 +54,7 @@ class Worker:
         self._heartbeat = Heartbeat(files, host, name_of(bohb_id, str(worker_id)), interval, on_beat=on_beat)
         self._input, self._result = stem(bohb_id, worker_id, "input"), stem(bohb_id, worker_id, "result")
         self._longest = interval / 4  # between looks: a thousand idle workers must not keep a file server busy
-        self.evaluation: Optional[Evaluation] = None
+        self.evaluation: Optional[ChunkEvaluation] = None
         self._last_input = ""
         self._odd_since: Optional[float] = None
         self._rejections = 0
@@ -92,7 +92,7 @@ class Worker:
         self._heartbeat.start()
         try:
             self._remove_temporaries()
-            self.evaluation = Evaluation(self._load(), f"worker {self.worker_id}")
+            self.evaluation = ChunkEvaluation(self._load(), f"worker {self.worker_id}")
         except BaseException:
             self.close()
             raise

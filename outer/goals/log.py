@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from envolve.agents.goal.crl_train import Evaluation
+from envolve.agents.goal.crl_train import CRLEvaluation
 from envolve.core.statistics import interval
 
 LEVEL = 1.959964  # standard deviations either way of a 95 % interval
@@ -50,7 +50,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return 0.0 if share == 0 else middle - half, 1.0 if share == 1 else middle + half  # exactly, without rounding
 
 
-def scores_of(number: int, e: Evaluation) -> list[Score]:
+def scores_of(number: int, e: CRLEvaluation) -> list[Score]:
     """Scores of each member. number: of the evaluation, from 0."""
     out, n = [], e.near.shape[1]
     for i in range(len(e.near)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from envolve.agents.goal.crl_train import Evaluation, GoalTraining
+from envolve.agents.goal.crl_train import CRLEvaluation, GoalTraining
 from envolve.envs.goal.task import make_goal_task
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.envs.worlds.file import write_atomic
@@ -65,7 +65,7 @@ class GoalTrials:
         return judge(training.evaluate(), study.loss)
 
 
-def judge(e: Evaluation, loss: str) -> TrialResult:
+def judge(e: CRLEvaluation, loss: str) -> TrialResult:
     """Mean over agents of 1 minus the share of episodes near the goal at least once (loss "success"), or of decisions
     near it ("near"). Agents that diverged count as the worst of the others."""
     figures = {"success": e.success.mean(1), "near": (e.near / e.length).mean(1), "distance": e.distance.mean(1)}

@@ -28,7 +28,7 @@ from envolve.outer.hpo.trial_log import TrialLog
 log = logging.getLogger("envolve")
 
 
-class Table(Protocol):
+class TrialTable(Protocol):
     """Interface of the display of a search (``outer/hpo/study_table.py``)."""
 
     def started(self, trial: Trial, who: str) -> None: ...
@@ -75,7 +75,7 @@ class Optimiser:
         self.asked, self.spent = 0, 0.0  # trials, and the sum of their budgets
         self._out: deque[_Out] = deque()
 
-    def execute(self, table: Table) -> Sequence[Record]:
+    def execute(self, table: TrialTable) -> Sequence[Record]:
         """Runs the search. Raises RunError, ExchangeError, OSError; after KeyboardInterrupt the search can be
         resumed."""
         if self.known:

@@ -9,7 +9,7 @@ import numpy as np
 
 from envolve.core.registry import nearest
 from envolve.outer.hpo.hyperband import POLICIES, ladder
-from envolve.outer.hpo.trial import Plain, Search
+from envolve.outer.hpo.trial import Plain, TrialSearch
 
 if TYPE_CHECKING:
     import ConfigSpace
@@ -29,7 +29,7 @@ def make_search(
     bracket: str = "hyperband",
     seed: int = 0,
     random_fraction: float = 1 / 3,
-) -> Search:
+) -> TrialSearch:
     """budgets: least, most, eta; bracket: "hyperband" or "aggressive", without meaning for back end random, which
     evaluates at ``most`` only; random_fraction: how many of back end bohb's proposals are drawn at random.
 

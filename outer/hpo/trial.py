@@ -45,7 +45,7 @@ class Record:
     finished: float
 
 
-class Search(Protocol):
+class TrialSearch(Protocol):
     """Interface of a search. Several trials may be out at once. Told in the same order, the same random seed asks the
     same trials; so a search is resumed by telling its results again."""
 

@@ -20,7 +20,7 @@ from typing import Any
 import envolve
 from envolve.core import plugins
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.outer.exchange.evaluation import Evaluate, Evaluation
+from envolve.outer.exchange.evaluation import ChunkEvaluation, Evaluate
 from envolve.outer.exchange.pairs import pack, unpack
 from envolve.outer.ray.codec import Drawn, NotDrawn, answer, drawing, work_of
 
@@ -47,13 +47,13 @@ class Evaluator:
         self._configs: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._grounds: OrderedDict[str, Drawn] = OrderedDict()
         self._load = load or _networks
-        self._evaluation: Evaluation | None = None
+        self._evaluation: ChunkEvaluation | None = None
         for data in content["files"].values():
             plugins.receive(data.numpy().tobytes())
 
     def hello(self) -> dict[str, str]:
         """Loads the evaluation -> versions, and where this is: "pid", "host", "nice"."""
-        self._evaluation = Evaluation(self._load(), self._name)
+        self._evaluation = ChunkEvaluation(self._load(), self._name)
         return {**versions(), "pid": str(os.getpid()), "host": socket.gethostname(), "nice": str(os.nice(0))}
 
     def learn(self, key: str, config: bytes) -> None:

@@ -76,7 +76,7 @@ class Member:
 
 
 @dataclass
-class Place:
+class SeenNode:
     """A node that was seen. ``barred``: why it gets no worker."""
 
     name: str
@@ -95,7 +95,7 @@ class Staff:
     ) -> None:
         self._cluster, self._mine, self._count, self._clock = cluster, mine, count, clock
         self.members: dict[int, Member] = {}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, SeenNode] = {}
         self._started = 0
         self.look_at = float("-inf")  # when the nodes are to be looked at again
 
@@ -110,7 +110,7 @@ class Staff:
             self._cluster.request(self._count)
         room = slots if self._count is None else self._count
         for node in nodes:
-            place = self.places.setdefault(node.id, Place(node.name))
+            place = self.places.setdefault(node.id, SeenNode(node.name))
             there = sum(m.node == node.id for m in self.members.values())
             missing = min(node.slots - there, room - len(self.members))
             if place.barred or now < place.not_before:
@@ -158,7 +158,7 @@ class Staff:
             self._bar(place, f"node {place.name}: {place.failures} workers in a row died, the last: {event.text}")
         return member, reason
 
-    def _others(self, place: Place) -> bool:
+    def _others(self, place: SeenNode) -> bool:
         """Whether a node is left if this one gets no worker: those that die of chunks are given up with them."""
         return any(other is not place and not other.barred for other in self.places.values())
 
@@ -166,7 +166,7 @@ class Staff:
         self._cluster.end(worker)
         return self.members.pop(worker)
 
-    def _bar(self, place: Place, why: str) -> None:
+    def _bar(self, place: SeenNode, why: str) -> None:
         if not place.barred:
             log.error("%s", why)
         place.barred = why

@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from envolve.agents.shaped.training import Learner, evaluate, make_envs
+from envolve.agents.shaped.training import ShapedLearner, evaluate, make_envs
 from envolve.core.cleaning import one_line, printable
 from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.sim.simulator import MODELS, SimulatorError
@@ -51,7 +51,13 @@ def named(columns: Sequence[Column]) -> str:
 
 
 def compare(
-    path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Column], K: int, seed: int
+    path: Optional[Path],
+    folder: Path,
+    envs: ShapedEnvs,
+    learner: ShapedLearner,
+    columns: Sequence[Column],
+    K: int,
+    seed: int,
 ) -> Path:
     """Films ``ROWS`` agents of every column (one, if K is 1, in as many episodes) -> the file. path: None for
     compare.mp4 (or .gif) in ``folder``. Raises VideoError."""
@@ -79,7 +85,9 @@ def compare(
     return path
 
 
-def each(folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Column], K: int, seed: int) -> List[Path]:
+def each(
+    folder: Path, envs: ShapedEnvs, learner: ShapedLearner, columns: Sequence[Column], K: int, seed: int
+) -> List[Path]:
     """A film of the first agent of every column that has not failed -> ``folder``/<name>.mp4 (or .gif), for a page on
     which one candidate is looked at. Raises VideoError."""
     from envolve.envs.sim.stage import Stage  # needs MuJoCo
@@ -104,7 +112,7 @@ def each(folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Col
 
 
 def _tile(
-    stage: Any, envs: ShapedEnvs, learner: Learner, column: Column, K: int, row: int, key: int
+    stage: Any, envs: ShapedEnvs, learner: ShapedLearner, column: Column, K: int, row: int, key: int
 ) -> List[np.ndarray]:
     """Pictures of one episode; of a candidate that failed one, with the reason."""
     o, task = column.outcome, envs.task

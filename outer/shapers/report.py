@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.core.statistics import agents_interval
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
@@ -104,7 +104,7 @@ def _short(x: float) -> Optional[float]:
 def outcomes(
     candidates: Sequence[Tuple[Candidate, Optional[str]]],
     K: int,
-    curve: Sequence[Progress],
+    curve: Sequence[Metrics],
     failures: Mapping[int, Failure],
     episode_score: Optional[np.ndarray] = None,
     sizes: Optional[Tuple[Sequence[int], Sequence[int]]] = None,
@@ -195,7 +195,7 @@ class LiveRanking(LiveDisplay):
         self.names, self.K, self.iterations, self.unit = names, K, iterations, unit
         self.steps_each, self.steps = 0, 0  # environment steps of an agent, and of all that were not out
         self.times: List[Tuple[float, int]] = []  # when each iteration ended, and ``steps`` by then
-        self.last: Progress | None = None
+        self.last: Metrics | None = None
 
     def _since_first(self) -> Tuple[float, int, int]:
         """Seconds, environment steps of all agents and iterations, without the first, which may compile kernels."""
@@ -216,7 +216,7 @@ class LiveRanking(LiveDisplay):
         seconds, _, iterations = self._since_first()
         return seconds / iterations
 
-    def update(self, p: Progress) -> None:
+    def update(self, p: Metrics) -> None:
         with self.lock:
             self.steps += (p.steps - self.steps_each) * int(np.isfinite(p.score).sum())
             self.steps_each, self.last = p.steps, p
@@ -229,12 +229,12 @@ class LiveRanking(LiveDisplay):
             line = f"{done}  {p.steps:,} steps each  best {best}  {counts}"
         self._show(line)
 
-    def _order(self, p: Progress) -> Tuple[np.ndarray, np.ndarray, List[int]]:
+    def _order(self, p: Metrics) -> Tuple[np.ndarray, np.ndarray, List[int]]:
         """Score and reward of the candidates, means over their agents, and those that are not out, best first."""
         score, reward = (x.reshape(-1, self.K).mean(1) for x in (p.score, p.reward))
         return score, reward, [int(i) for i in np.argsort(-score, kind="stable") if math.isfinite(score[i])]
 
-    def _counts(self, p: Progress) -> Tuple[str, str]:
+    def _counts(self, p: Metrics) -> Tuple[str, str]:
         score, _, order = self._order(p)
         left = (self.iterations - p.iteration) * self.seconds_per_iteration
         clock = f"elapsed {duration(self.times[-1][0] - self.began)}  ETA {duration(left)}"

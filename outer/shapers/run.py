@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.shaped.training import Progress, ShapedResult, make_envs, make_learner, train_shaped
+from envolve.agents.shaped.training import Metrics, ShapedResult, make_envs, make_learner, train_shaped
 from envolve.envs.physics.task import PhysicsTask
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.envs.shaping.schedule import Schedule
@@ -67,7 +67,7 @@ class ShaperRun:
 
     def __init__(self, plan: RankingPlan) -> None:
         self.plan = plan
-        self.curve: List[Progress] = []
+        self.curve: List[Metrics] = []
         self.envs: Any = None  # ShapedEnvs, or what is known of those of others
         self.complete = False
         self.learner: Any = None
@@ -90,7 +90,7 @@ class ShaperRun:
         try:
             with LiveRanking(names, p.K, p.iterations, title, p.task.score_unit, console) as table:
 
-                def report(progress: Progress) -> None:
+                def report(progress: Metrics) -> None:
                     self.curve.append(progress)
                     table.update(progress)
                     board.write(progress.steps, curves_of(names, progress))
@@ -218,7 +218,7 @@ class ShaperRun:
         return "\n".join([f"Written to {self.plan.out}:", *rows])
 
 
-def curves_of(names: Sequence[str], progress: Progress) -> Dict[str, float]:
+def curves_of(names: Sequence[str], progress: Metrics) -> Dict[str, float]:
     """What TensorBoard shows of an iteration: means over a candidate's agents; no figure of one with a failed agent."""
     out = {}
     for what, values in (("score", progress.score), ("reward", progress.reward)):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from envolve.agents.kernels.building import ahead
 from envolve.agents.shaped.training import (
-    Progress,
+    Metrics,
     ShapedResult,
     default_section,
     make_envs,
@@ -208,7 +208,7 @@ def slice_of(data: bytes, agents: range) -> Slice:
         scores.mean(1),
         scores,
         [failures.get(i) for i in range(len(agents))],
-        [Progress(k, steps, *row) for k, (steps, *row) in enumerate(rows, 1)],
+        [Metrics(k, steps, *row) for k, (steps, *row) in enumerate(rows, 1)],
         content["policies"],
         content["sizes"][0],
         content["sizes"][1],
@@ -246,7 +246,7 @@ def together(P: int, N: int, slices: Sequence[Slice]) -> Tuple[ShapedResult, Els
             if k < len(r.curve):  # else all of them are out
                 at, p = slice(agents.start, agents.stop), r.curve[k]
                 score[at], reward[at], episodes[at], components[at] = p.score, p.reward, p.episodes, p.components
-        curve.append(Progress(k + 1, progress.steps, score, reward, episodes, components))
+        curve.append(Metrics(k + 1, progress.steps, score, reward, episodes, components))
     steps = 0 if longest is None else longest.steps
     told = [failures.get(i) for i in range(P)]
     result = ShapedResult(scores.mean(1), scores, told, curve, policies, sizes[0], sizes[1], steps)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from envolve.agents.shaped.training import Learner, evaluate, make_envs
+from envolve.agents.shaped.training import ShapedLearner, evaluate, make_envs
 from envolve.core.cleaning import printable
 from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.sim.simulator import MODELS, SimulatorError
@@ -80,7 +80,7 @@ class FilmWriter:
 class One:
     """Policy of one candidate among the P of a learner, for ``evaluate``."""
 
-    def __init__(self, learner: Learner, envs: ShapedEnvs, i: int) -> None:
+    def __init__(self, learner: ShapedLearner, envs: ShapedEnvs, i: int) -> None:
         self.learner, self.i, self.A = learner, i, envs.action_sizes[i]
         self.obs = torch.zeros(envs.P, 1, max(envs.observation_sizes), device=envs.device)
 
@@ -106,7 +106,7 @@ def captioned(picture: Any, text: str) -> Any:
 
 
 def film(
-    path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, i: int, key: int, caption: str = ""
+    path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: ShapedLearner, i: int, key: int, caption: str = ""
 ) -> Film:
     """Agent i of the learner plays one episode, in a simulator of its own. path: None for best.mp4 (or .gif) in
     ``folder``. caption: what stands below the picture, before the time; default: task, candidate and random seed.

@@ -9,12 +9,12 @@ import numpy as np
 
 from envolve.outer.reporting import names
 from envolve.outer.reporting.style import BLUE, COLOURS, GREY, clear_legend, new_figure, title_of_panel
-from envolve.worlds.file import World
+from envolve.worlds.file import ZooWorld
 
 CONTEXTS, ACTIONS, DRAWN = 2000, 31, 12
 
 
-def best_actions(world: World, contexts: np.ndarray, part: np.ndarray) -> np.ndarray:
+def best_actions(world: ZooWorld, contexts: np.ndarray, part: np.ndarray) -> np.ndarray:
     """The action with the highest reward in each context [n]: an index, or the first number of a Box in [-1, 1].
     contexts: [n, F]; part: their share of the reward network's first layer [n, H]."""
     n, own = len(contexts), world.action
@@ -34,7 +34,7 @@ def _are_states(seen: np.ndarray) -> bool:
     return bool(np.isclose(seen, seen.round()).all() and (seen.round().sum(1) == 1).all() and (seen > -0.5).all())
 
 
-def _by_state(figure: Any, ax: Any, world: World, seen: np.ndarray, part: np.ndarray) -> None:
+def _by_state(figure: Any, ax: Any, world: ZooWorld, seen: np.ndarray, part: np.ndarray) -> None:
     """What each action is paid in each state; a dot marks the action paid most."""
     n, states = world.action.n, seen.argmax(1)
     first = [np.flatnonzero(states == s)[:1] for s in range(seen.shape[1])]
@@ -54,7 +54,7 @@ def _by_state(figure: Any, ax: Any, world: World, seen: np.ndarray, part: np.nda
     figure.colorbar(image, ax=ax, label="reward of one step")
 
 
-def draw(world: World, name: str, path: Path) -> None:
+def draw(world: ZooWorld, name: str, path: Path) -> None:
     """Writes a PNG: the two features that vary most, coloured by the best action; beside it the rewards.
     Raises OSError."""
     u = np.random.default_rng(0).random((CONTEXTS, world.bandit.features))

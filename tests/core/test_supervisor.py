@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envolve.core.child import Child
-from envolve.core.supervisor import GIVEN_UP, Policy, StartError, Supervisor
+from envolve.core.supervisor import GIVEN_UP, RestartPolicy, StartError, Supervisor
 
 
 def child(tmp_path: Path, name: str, code: str, **options: Any) -> Child:
@@ -34,12 +34,12 @@ def test_each_child_by_its_own_policy(tmp_path: Path) -> None:
     """Final codes end it; faults and signals are counted apart; so are all starts."""
     told: list[str] = []
     of = {
-        child(tmp_path, "done", "raise SystemExit(0)"): Policy(final=(0, 2)),
-        child(tmp_path, "wrong", "raise SystemExit(2)"): Policy(final=(0, 2)),
-        child(tmp_path, "broken", "raise SystemExit(3)"): Policy(quick_deaths=3, quick_kills=1),
-        child(tmp_path, "killed", "import os; os.kill(os.getpid(), 9)"): Policy(quick_deaths=1, quick_kills=2),
-        child(tmp_path, "often", "raise SystemExit(0)", quick_seconds=0.0): Policy(starts=4),
-        child(tmp_path, "runs", FOREVER): Policy(),
+        child(tmp_path, "done", "raise SystemExit(0)"): RestartPolicy(final=(0, 2)),
+        child(tmp_path, "wrong", "raise SystemExit(2)"): RestartPolicy(final=(0, 2)),
+        child(tmp_path, "broken", "raise SystemExit(3)"): RestartPolicy(quick_deaths=3, quick_kills=1),
+        child(tmp_path, "killed", "import os; os.kill(os.getpid(), 9)"): RestartPolicy(quick_deaths=1, quick_kills=2),
+        child(tmp_path, "often", "raise SystemExit(0)", quick_seconds=0.0): RestartPolicy(starts=4),
+        child(tmp_path, "runs", FOREVER): RestartPolicy(),
     }
     s = Supervisor(of, 5.0, tell=lambda level, text, *args: told.append(text % args))
     try:
@@ -71,7 +71,7 @@ def test_each_child_by_its_own_policy(tmp_path: Path) -> None:
 def test_what_is_not_needed_is_left_dead(tmp_path: Path) -> None:
     needed = [True]
     c = child(tmp_path, "c", "raise SystemExit(1)")
-    s = Supervisor({c: Policy()}, 5.0, needed=lambda _: needed[0])
+    s = Supervisor({c: RestartPolicy()}, 5.0, needed=lambda _: needed[0])
     s.look()
     needed[0] = False
     look_until(s, lambda: c.process is None)
@@ -83,4 +83,4 @@ def test_what_is_not_needed_is_left_dead(tmp_path: Path) -> None:
 def test_a_child_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     c = Child("worker 0", lambda: [str(tmp_path / "no such program")], tmp_path / "log")
     with pytest.raises(StartError, match="^cannot start worker 0 with its output in .*/log: No such file"):
-        Supervisor({c: Policy()}, 1.0).look()
+        Supervisor({c: RestartPolicy()}, 1.0).look()

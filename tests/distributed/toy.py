@@ -13,7 +13,7 @@ from gymnasium import spaces
 from envolve.distributed.engine.hub import Hub
 from envolve.distributed.files.params import TrainParamsBase
 from envolve.distributed.files.run_folder import RunSettings
-from envolve.distributed.memory.rows import Chunk, Progress
+from envolve.distributed.memory.rows import Chunk, Counters
 from envolve.distributed.programs.collector import Collector
 from envolve.distributed.programs.evaluator import Evaluator
 from envolve.distributed.programs.learner import Learner
@@ -103,7 +103,7 @@ class Run:
         self.settings, self.widths = RunSettings(3, collectors, mode), widths_of(params)
         keys, lockstep = self.settings.keys(), self.settings.lockstep
         self.hub: Hub = make_hub(params, self.widths, self.settings, folder)
-        self.news: list[Progress] = []
+        self.news: list[Counters] = []
         self.chunks: list[Chunk] = []
         self.returns: list[tuple[int, dict[str, float]]] = []
         learner = Learner(params, self.widths, keys, folder)

@@ -20,7 +20,7 @@ from envolve.envs.outside.measure import measure
 from envolve.experiments import evolve
 from envolve.outer.auto import report
 from envolve.outer.auto.facts import probed
-from envolve.outer.auto.unseen import REAL, WORLD, Job, train_one, whole
+from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one, whole
 from envolve.outer.config.load import load_config
 from tests.experiments.command import exit_code
 from tests.outer.small import ROOT
@@ -183,7 +183,7 @@ def test_stable_baselines3s_agents_train_in_the_world_and_on_the_environment(tmp
     (run_dir,) = [p for p in tmp_path.iterdir() if p.is_dir()]
     for learner, steps in (("ppo", 2048), ("a2c", 100), ("dqn", 200)):
         for where in (WORLD, REAL):
-            job = Job(str(run_dir), learner, where, whole(learner, steps, True), 5, 2, True)
+            job = UnseenAgent(str(run_dir), learner, where, whole(learner, steps, True), 5, 2, True)
             first, again = train_one(job), train_one(job)
             assert first["failed"] == "" and first["test_returns"] == again["test_returns"]
             assert first["train_steps"] == steps and first["real_steps"] == (0 if where == WORLD else steps)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envolve.llm.search.individual import HUMAN, Individual, Proposal, Search
+from envolve.llm.search.individual import HUMAN, Individual, Proposal, RewardSearch
 from tests.llm.individuals import individual
 
 
@@ -30,7 +30,7 @@ def answers(proposals: Sequence[Proposal], iteration: int, first_id: int, seed: 
 
 
 def run(
-    search: Search, iterations: int, seed: int, human: bool = True
+    search: RewardSearch, iterations: int, seed: int, human: bool = True
 ) -> tuple[list[Individual], list[list[Proposal]]]:
     """Everything that the search was told, and what it proposed in each iteration."""
     told: list[Individual] = []

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, Iterator, List, Optional
 
-from envolve.agents.common.compiling import TABULAR, TASKS, Progress, say
+from envolve.agents.common.compiling import TABULAR, TASKS, CompilingProgress, say
 from envolve.agents.common.kernel_cache import mark
 from envolve.agents.kernels.building.foreman import FAILED, load_numba
 from envolve.core.files import read_text
@@ -61,7 +61,7 @@ def why_not(name: str) -> Optional[str]:
         return None
     done.parent.mkdir(parents=True, exist_ok=True)
     failed = done.with_suffix(".failed")
-    with Progress(name) as progress, _signals() as asked, _locked(done.with_suffix(".lock"), progress, asked):
+    with CompilingProgress(name) as progress, _signals() as asked, _locked(done.with_suffix(".lock"), progress, asked):
         if done.exists():  # another process was faster
             return None
         if failed.exists():
@@ -86,7 +86,7 @@ def _command(name: str) -> List[str]:
     return [sys.executable, "-m", "envolve.agents.kernels.building.foreman", name]
 
 
-def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
+def _build(name: str, progress: CompilingProgress, asked: List[int]) -> Optional[str]:
     progress.compile()
     with tempfile.TemporaryFile() as errors:
         foreman = subprocess.Popen(
@@ -118,7 +118,7 @@ def _use_the_wait() -> None:
         load_numba()
 
 
-def _follow(foreman: Any, progress: Progress, asked: List[int]) -> List[str]:
+def _follow(foreman: Any, progress: CompilingProgress, asked: List[int]) -> List[str]:
     """What it said until it ended. Raises KeyboardInterrupt."""
     out, said = foreman.stdout.fileno(), b""
     counted = 0
@@ -192,7 +192,7 @@ def _signals() -> Iterator[List[int]]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, progress: Progress, asked: List[int]) -> Iterator[None]:
+def _locked(path: Path, progress: CompilingProgress, asked: List[int]) -> Iterator[None]:
     """One process at a time, where the file system can lock."""
     with path.open("w") as file:
         with contextlib.suppress(ImportError):

@@ -36,7 +36,7 @@ def add_tests(result: TrainResult, task: Task, tests: Callable[[np.ndarray], Tup
 
 
 def settings(cls: Type[Any], task: Task, section: Any, **own: Any) -> Any:
-    """A loop's ``Settings``: the task's limits, what ``own`` says, and all else from a member's section."""
+    """A loop's settings: the task's limits, what ``own`` says, and all else from a member's section."""
     limits = {"max_steps": task.max_steps, "test_steps": task.test_steps, "solved_reward": task.solved_reward}
     own = {**limits, **own}
     return cls(**{name: own[name] if name in own else getattr(section, name) for name in cls._fields})

@@ -27,7 +27,7 @@ LATENT_SCALE = F4(2.0 * math.sqrt(3.0))  # envs.contextual_bandit.LATENT_SCALE
 U = np.uint64
 
 
-class World(NamedTuple):
+class KernelWorld(NamedTuple):
     """What one member trains in, its state included."""
 
     kind: int
@@ -51,11 +51,11 @@ class World(NamedTuple):
     codes: np.ndarray  # int64 [C, 2], features [start, stop) of a bandit's states that are one-hot
 
 
-def create_world(task: Task, kind: str, section: EnvSection, gamma: float, params: np.ndarray) -> World:
+def create_world(task: Task, kind: str, section: EnvSection, gamma: float, params: np.ndarray) -> KernelWorld:
     """params: float32 [W], the flat vector of a world (not read for kind "real"); gamma: the agent's discount."""
     F, H = task.observation_size, section.hidden_size
     bandit = kind == "se" and section.contextual_bandit
-    return World(
+    return KernelWorld(
         kind=KINDS[kind],
         task=tasks.TASK_CODES.get(task.name, tasks.NO_TWIN),
         num_actions=task.num_actions,

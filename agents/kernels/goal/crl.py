@@ -39,7 +39,7 @@ LOWEST, RANGE, LEAST = -5.0, 7.0, 1e-3  # agents.crl_networks: LOG_STD and its w
 LOG_2, HALF_LOG_2PI = math.log(2), 0.5 * math.log(2 * math.pi)
 
 
-class Policy(NamedTuple):
+class CRLPolicy(NamedTuple):
     """The actor, and room for one pass with L samples."""
 
     actor: Trunk
@@ -54,7 +54,7 @@ class Policy(NamedTuple):
     head: np.ndarray  # [2 A, L], mean of u and what its deviation comes from; then the gradient by them
 
     @classmethod
-    def create(cls, actor: Trunk, S: int, G: int, A: int, bounded: bool, normalised: bool, batch: int) -> Policy:
+    def create(cls, actor: Trunk, S: int, G: int, A: int, bounded: bool, normalised: bool, batch: int) -> CRLPolicy:
         L = -(-batch // 16) * 16
         return cls(
             actor=actor,
@@ -70,10 +70,10 @@ class Policy(NamedTuple):
         )
 
 
-class Learner(NamedTuple):
+class CRLLearner(NamedTuple):
     """What one thread needs to update a member."""
 
-    policy: Policy
+    policy: CRLPolicy
     phi: Trunk
     psi: Trunk
     c: Contrast
@@ -102,7 +102,7 @@ class Learner(NamedTuple):
     @classmethod
     def create(
         cls,
-        policy: Policy,
+        policy: CRLPolicy,
         phi: Trunk,
         psi: Trunk,
         c: Contrast,
@@ -110,7 +110,7 @@ class Learner(NamedTuple):
         learns_scale: bool,
         goal_indices: np.ndarray,
         size: int,
-    ) -> Learner:
+    ) -> CRLLearner:
         L, B = policy.L, c.B
         x, y, dx, dy = (aligned((c.R, L)) for _ in range(4))
         rows = max(t.workspace(L).shape[1] for t in (policy.actor, phi, psi))

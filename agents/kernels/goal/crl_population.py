@@ -90,7 +90,7 @@ class Compiled:
         action = torch.empty(self.learner.P, N, self.learner.A)
         out = action.numpy()
 
-        def some(room: crl.Policy, first: int, last: int) -> None:
+        def some(room: crl.CRLPolicy, first: int, last: int) -> None:
             crl.decide(room, members, x, g, decision, explores, first, last, out)
 
         self._share(N, lambda: self._policy(N), some)
@@ -103,7 +103,7 @@ class Compiled:
         number, last_write = replay.number.view(-1).numpy(), replay.last.view(-1).numpy()
         memory = Memory(state, action, number, last_write, int(replay.written), replay.R, replay.N)
 
-        def some(room: crl.Learner, first: int, last: int) -> None:
+        def some(room: crl.CRLLearner, first: int, last: int) -> None:
             crl.learn(room, members, memory, first, last, measure, self.values)
 
         self._share(0, self._learner, some)
@@ -114,7 +114,7 @@ class Compiled:
         members = self._members()
         state, action, goal = (_array(part) for part in batch[:3])
 
-        def some(room: crl.Learner, first: int, last: int) -> None:
+        def some(room: crl.CRLLearner, first: int, last: int) -> None:
             crl.learn_batch(room, members, state, action, goal, first, last, measure, self.values)
 
         self._share(0, self._learner, some)
@@ -143,17 +143,17 @@ class Compiled:
         else:
             list(self.pool.map(one, range(0, P, each)))
 
-    def _policy(self, batch: int) -> crl.Policy:
+    def _policy(self, batch: int) -> crl.CRLPolicy:
         L = self.learner
         bounded = L.section.policy_std == "bounded"
-        return crl.Policy.create(self.actor, L.S, L.G, L.A, bounded, L.moments is not None, batch)
+        return crl.CRLPolicy.create(self.actor, L.S, L.G, L.A, bounded, L.moments is not None, batch)
 
-    def _learner(self) -> crl.Learner:
+    def _learner(self) -> crl.CRLLearner:
         L, s = self.learner, self.learner.section
         c = Contrast.create(
             L.energy, loss_code(s.contrastive_loss_fn), s.no_resubs, L.learns_scale, s.batch_size, s.repr_dim
         )
-        return crl.Learner.create(
+        return crl.CRLLearner.create(
             self._policy(s.batch_size),
             self.phi,
             self.psi,

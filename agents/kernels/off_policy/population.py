@@ -81,7 +81,12 @@ def train_population(algorithm: Type[Algorithm], job: Job, threads: int = 1) -> 
             create_world(task, job.kind, job.section, s.gamma, worlds[i]),
             create_world(task, "real", job.section, s.gamma, worlds[i]),
             settings(
-                off_policy.Settings, task, s, test_each=job.test_each, capacity=capacities[i], **without_tests(task)
+                off_policy.OffPolicySettings,
+                task,
+                s,
+                test_each=job.test_each,
+                capacity=capacities[i],
+                **without_tests(task),
             ),
             np.empty((capacities[i], 2 * F + columns + 2), np.float32),
             off_policy.Batch.create(F + columns, s.batch_size),

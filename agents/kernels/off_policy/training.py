@@ -57,7 +57,7 @@ class Weights(NamedTuple):
         return cls(p, target, m, v, g)
 
 
-class Settings(NamedTuple):
+class OffPolicySettings(NamedTuple):
     """What the loop needs to know of one member; names as in the sections."""
 
     train_episodes: int
@@ -181,9 +181,9 @@ def sample(rows, stored, key, update, c, batch):
 def train(agent, world, task, c, rows, batch, action, key, test_returns, episode_return, episode_length, counts):
     """Train one member and test it.
 
-    world, task: ``worlds.World``, what it trains in and what it is tested on; c: ``Settings``; test_returns: float64
-    [T]; episode_return: float32 [E]; episode_length: int32 [E]; counts: int64 [5] <- train steps, updates, episodes,
-    real steps, status (agents/common/result.py).
+    world, task: ``worlds.KernelWorld``, what it trains in and what it is tested on; c: ``OffPolicySettings``;
+    test_returns: float64 [T]; episode_return: float32 [E]; episode_length: int32 [E]; counts: int64 [5] <- train steps,
+    updates, episodes, real steps, status (agents/common/result.py).
     """
     F = world.obs.shape[0]
     Aw = batch.sa.shape[0] - F

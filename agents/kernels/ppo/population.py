@@ -58,7 +58,7 @@ def train_population(job: Job, threads: int = 1) -> TrainResult:
         own: Any = hyper.member(i)
         actor, critic = agents[i]
         c = settings(
-            ppo.Settings,
+            ppo.PPOSettings,
             task,
             own,
             test_each=job.test_each,

@@ -83,7 +83,7 @@ class Rollout(NamedTuple):
 def environment(envs, w, n):
     """World ``w`` with the state of environment n."""
     F = w.obs.shape[0]
-    return worlds.World(
+    return worlds.KernelWorld(
         w.kind,
         w.task,
         w.num_actions,

@@ -39,7 +39,7 @@ from envolve.envs.nets.networks import MLPShape
 from envolve.envs.task import Task
 
 
-class Settings(NamedTuple):
+class PPOSettings(NamedTuple):
     """What one member is trained with; names as in ``PPOSection``."""
 
     train_episodes: int
@@ -91,7 +91,7 @@ class PPO(NamedTuple):
 
     @classmethod
     def create(
-        cls, task: Task, actor: MLPShape, c: Settings, test_noise: bool, p: np.ndarray, squash: bool = True
+        cls, task: Task, actor: MLPShape, c: PPOSettings, test_noise: bool, p: np.ndarray, squash: bool = True
     ) -> PPO:
         """p: float32 [D], trained in place."""
         F, A, N, R = task.observation_size, actor.outputs, c.num_envs, c.num_envs * c.rollout_steps
@@ -118,9 +118,9 @@ class PPO(NamedTuple):
 def train(agent, world, task, c, key, test_returns, episode_return, episode_length, counts):
     """Train one member and test it.
 
-    world, task: ``worlds.World``, what it trains in and what it is tested on; c: ``Settings``; test_returns: float64
-    [T]; episode_return: float32 [E]; episode_length: int32 [E]; counts: int64 [5] <- train steps, updates, episodes,
-    real steps, status (agents/common/result.py).
+    world, task: ``worlds.KernelWorld``, what it trains in and what it is tested on; c: ``PPOSettings``;
+    test_returns: float64 [T]; episode_return: float32 [E]; episode_length: int32 [E]; counts: int64 [5] <- train steps,
+    updates, episodes, real steps, status (agents/common/result.py).
     """
     N, policy, envs = c.num_envs, agent.policy, agent.envs
     explore_key, shuffle_key = fold(key, EXPLORE), fold(key, REPLAY)

@@ -56,7 +56,7 @@ class Member:
         task = spaces(F, A)
         nets, weights = create(section, F, A, key)
         self.c = settings(
-            ppo.Settings,
+            ppo.PPOSettings,
             task,
             section,
             test_each=False,

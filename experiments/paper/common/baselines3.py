@@ -112,7 +112,7 @@ Run = Callable[..., Iterable[dict[str, Any]]]  # as ``map``
 
 
 @dataclass(frozen=True)
-class Job:
+class BaselineJob:
     """One agent to be trained and tested, in whatever process."""
 
     baseline: Baseline
@@ -132,7 +132,7 @@ def train_baselines(
     """Same as ``training.train_agents``. worlds: a file per agent, "" for the task itself; run: see
     :func:`processes`."""
     began = time.monotonic()
-    jobs = [Job(who, world, task.name, task.max_steps, int(seed), tests) for world, seed in zip(worlds, seeds)]
+    jobs = [BaselineJob(who, world, task.name, task.max_steps, int(seed), tests) for world, seed in zip(worlds, seeds)]
     rows: list[dict[str, Any]] = []
     for row in run(train_one, jobs):
         rows.append(row)
@@ -158,7 +158,7 @@ def processes(count: int) -> Iterator[Run]:
         yield run
 
 
-def train_one(job: Job) -> dict[str, Any]:
+def train_one(job: BaselineJob) -> dict[str, Any]:
     """-> quantities of one agent, as ``training.quantities`` has them of several."""
     from stable_baselines3.common.monitor import Monitor
 

@@ -13,7 +13,7 @@ from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.experiments.paper.common import baselines3
 from envolve.experiments.paper.common.baselines3 import KINDS, Baseline
-from envolve.experiments.paper.common.learners import PUBLISHED, PUBLISHED_IN_SE, Learner, learner, read_value
+from envolve.experiments.paper.common.learners import PUBLISHED, PUBLISHED_IN_SE, LearnerSettings, learner, read_value
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.search.turns import inner_agents
@@ -80,7 +80,7 @@ def settings_of(texts: list[str], kinds: list[str]) -> dict[str, list[str]]:
 
 def at_fixed_steps(
     data: dict[str, Any], task: Task, name: str, steps: int, tests: int, settings: list[str]
-) -> Learner | Baseline:
+) -> LearnerSettings | Baseline:
     """Learner that trains for at most ``steps`` and is tested greedily. Raises ConfigError."""
     if name in KINDS:
         return baselines3.baseline(name, steps, dict(pair(name, text) for text in settings))

@@ -142,7 +142,7 @@ QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 2), (2, 4)
 
 
 @dataclass(frozen=True)
-class Learner:
+class LearnerSettings:
     """Learner settings for ``envolve.agents.train.train``."""
 
     name: str  # a key of agents.common.learners.LEARNERS
@@ -165,7 +165,7 @@ def published_name(data: dict[str, Any]) -> str:
 
 def rn_learner(
     data: dict[str, Any], task: Task, name: str, *, curious: bool, vary: bool, settings: list[str], quick: bool
-) -> Learner:
+) -> LearnerSettings:
     """Learner in RNs and, for comparison, on the task. Raises ConfigError."""
     values = PUBLISHED.get((data["env_name"], name))
     if values is None:
@@ -188,7 +188,7 @@ def se_learner(
     settings: list[str],
     budget: int,
     quick: bool,
-) -> Learner:
+) -> LearnerSettings:
     """Learner in SEs and, for comparison, on the task. Raises ConfigError."""
     if published:
         if name not in PUBLISHED_IN_SE:
@@ -219,7 +219,7 @@ def check_name(task: Task, name: str) -> None:
 
 def learner(
     data: dict[str, Any], task: Task, name: str, values: dict[str, Any], curious: bool, vary: bool, settings: list[str]
-) -> Learner:
+) -> LearnerSettings:
     """Checked. Raises ConfigError."""
     check_name(task, name)
     icm = None
@@ -235,7 +235,7 @@ def learner(
         problems = [(str(x["loc"][0]), x["input"]) for x in e.errors(include_url=False)]
         raise ConfigError([f"agents.{name}.{k}: found {v!r}, expected {expected(cls, k)}" for k, v in problems]) from e
     backend = data["agents"]["gtn"]["backend"]
-    return Learner(name, cls(**checked), VarySection() if vary else None, icm, backend, data["device"])
+    return LearnerSettings(name, cls(**checked), VarySection() if vary else None, icm, backend, data["device"])
 
 
 def read_setting(cls: type, name: str, text: str) -> tuple[str, Any]:
@@ -273,6 +273,6 @@ def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any
     }
 
 
-def without_budget(learner: Learner) -> Learner:
+def without_budget(learner: LearnerSettings) -> LearnerSettings:
     """Settings for the task: train until it is solved."""
     return replace(learner, section=replace(learner.section, train_steps=0))

@@ -11,7 +11,7 @@ import tyro
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, read_world
 from envolve.experiments.paper.common.comparison import CompareArgs, budget_of
-from envolve.experiments.paper.common.learners import Learner, se_learner
+from envolve.experiments.paper.common.learners import LearnerSettings, se_learner
 from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.watched import check_watchable
 from envolve.experiments.paper.common.world_args import WorldArgs, find
@@ -33,7 +33,7 @@ class OneSEArgs(WorldArgs):
     """File of an SE, a model.pt, to use instead of the best one."""
 
 
-def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, Learner]:
+def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, LearnerSettings]:
     """The task, the best SE (or ``args.model``), and its learner. Raises ConfigError, WorldFileError."""
     config, evolved, model = args.config, args.evolved, args.model
     if evolved not in ("varied", "fixed"):
@@ -45,7 +45,7 @@ def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, Learner]:
     task = task_of(data)
     name = (args.agent or problem.learner(data)[0]).lower()
 
-    def learner(data: dict[str, Any], budget: int) -> Learner:
+    def learner(data: dict[str, Any], budget: int) -> LearnerSettings:
         return se_learner(data, task, name, published=False, vary=False, settings=[], budget=budget, quick=args.quick)
 
     check_watchable(learner(data, 0))  # before worlds are evolved

@@ -51,7 +51,7 @@ class Experiment:
 
 
 @dataclass
-class Record:
+class ExperimentRecord:
     """What is known of an experiment that has begun. ``cpu_seconds`` adds up over interruptions."""
 
     command: list[str]
@@ -157,26 +157,26 @@ def chosen(queue: Sequence[Experiment], names: Sequence[str]) -> list[Experiment
 # ----------------------------------------------------------------------------------------------------------- the record
 
 
-def read_records(folder: Path) -> dict[str, Record]:
+def read_records(folder: Path) -> dict[str, ExperimentRecord]:
     """Records by name. Raises RunError for another content."""
     path = folder / RECORD
     if not path.exists():
         return {}
     try:
         content = json.loads(read_plain(path, TABLE_BYTES))
-        return {str(name): Record(**values) for name, values in content.items()}
+        return {str(name): ExperimentRecord(**values) for name, values in content.items()}
     except (OSError, ValueError, TypeError, AttributeError) as e:
         raise RunError(f"{path}: {str(e)[:100]}; expected what envolve paper queue writes") from None
 
 
-def write_records(folder: Path, records: Mapping[str, Record]) -> None:
+def write_records(folder: Path, records: Mapping[str, ExperimentRecord]) -> None:
     """Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {name: asdict(record) for name, record in records.items()}
     write_atomic(str(folder / RECORD), (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
 
-def state(experiment: Experiment, record: Record | None, folder: Path) -> str:
+def state(experiment: Experiment, record: ExperimentRecord | None, folder: Path) -> str:
     """One word: waiting, stopped, failed, complete; changed: the list has another command now; damaged: a data file is
     missing or not what was recorded."""
     if record is None:
@@ -200,13 +200,15 @@ def digests(experiment: Experiment, folder: Path) -> dict[str, str]:
 # ---------------------------------------------------------------------------------------------------------- computing
 
 
-def compute(experiment: Experiment, results: Path, cores: int, records: dict[str, Record]) -> Record:
+def compute(
+    experiment: Experiment, results: Path, cores: int, records: dict[str, ExperimentRecord]
+) -> ExperimentRecord:
     """Runs one experiment to its end, and keeps its record up to date. Raises KeyboardInterrupt: what it has finished
     is kept, and its record says that it was stopped."""
     folder = results / "paper"
     record = records.get(experiment.name)
     if record is None or record.command != list(experiment.command):
-        record = Record(list(experiment.command))
+        record = ExperimentRecord(list(experiment.command))
     records[experiment.name] = record
     record.versions = environment_info()
     before, began = _children_cpu(), time.monotonic()

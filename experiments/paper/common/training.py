@@ -16,7 +16,7 @@ from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile
-from envolve.experiments.paper.common.learners import Learner
+from envolve.experiments.paper.common.learners import LearnerSettings
 from envolve.outer.evaluate.networks import UNSOLVABLE, first_solved_steps, solved_steps
 from envolve.outer.search.nes import RETEST, member_seeds
 
@@ -26,7 +26,7 @@ AT_ONCE_TORCH = 100  # where PyTorch trains all at once, more cost little more
 
 
 def train_agents(
-    learner: Learner,
+    learner: LearnerSettings,
     task: Task,
     kind: str,
     section: EnvSection,
@@ -83,7 +83,9 @@ def quantities(result: TrainResult, curves: bool) -> dict[str, list[Any]]:
     return out
 
 
-def solved_on_task(result: TrainResult, learner: Learner, task: Task, kind: str, curves: bool) -> dict[str, list[Any]]:
+def solved_on_task(
+    result: TrainResult, learner: LearnerSettings, task: Task, kind: str, curves: bool
+) -> dict[str, list[Any]]:
     """Steps until agents on the task solved it, counted both ways; nothing where ``steps_to_solved`` tells it, or where
     the task has no mark."""
     if kind != "real" or curves or task.solved_reward >= UNSOLVABLE:

@@ -27,7 +27,7 @@ from envolve.core import rng
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import RealTask, World
-from envolve.experiments.paper.common.learners import Learner
+from envolve.experiments.paper.common.learners import LearnerSettings
 from envolve.outer.config.load import ConfigError
 
 Wrap = Callable[[World, "Watched"], World]  # the world of the members in run.m -> what they train in
@@ -72,14 +72,20 @@ class Trained:
     run: Watched  # ``run.final``: the agents
 
 
-def check_watchable(learner: Learner) -> None:
+def check_watchable(learner: LearnerSettings) -> None:
     """Raises ConfigError."""
     if not is_off_policy(learner.name):
         raise ConfigError([f"--agent: found {learner.name}, expected one of {', '.join(off_policy_learners())}"])
 
 
 def train_watched(
-    learner: Learner, task: Task, section: EnvSection, worlds: Tensor, keys: np.ndarray, wrap: Wrap, device: str = "cpu"
+    learner: LearnerSettings,
+    task: Task,
+    section: EnvSection,
+    worlds: Tensor,
+    keys: np.ndarray,
+    wrap: Wrap,
+    device: str = "cpu",
 ) -> Trained:
     """One agent per SE, rows of worlds float32 [P, D]; keys: int64 [P]. All have the learner's own hyperparameters."""
     cls, hyper = algorithm(learner.name), draw(learner.section, keys)
@@ -112,7 +118,7 @@ class Steps:
         return Steps(*(np.concatenate([a, b]) for a, b in zip(vars(self).values(), vars(other).values())))
 
 
-class Recorder:
+class StepRecorder:
     """Notes every step of members in training. Use ``recorder.wrap`` as the Wrap."""
 
     def __init__(self) -> None:

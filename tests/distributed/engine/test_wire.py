@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envolve.distributed.engine.wire import WireError, pack, unpack
-from envolve.distributed.memory.rows import Chunk, Handout, Progress
+from envolve.distributed.memory.rows import Chunk, Counters, Handout
 
 
 def same(a: Any, b: Any) -> bool:
@@ -26,7 +26,7 @@ def same(a: Any, b: Any) -> bool:
     "value",
     [
         None, True, 3, -(2**62), 0.1, "text", [], [1, [None, torch.ones(2, 3)]],
-        Handout(1, -1, torch.randn(2, 7)), Progress(1, 2, 0.5, 0.25, 3, 4),
+        Handout(1, -1, torch.randn(2, 7)), Counters(1, 2, 0.5, 0.25, 3, 4),
         [torch.zeros(0, 2), Chunk(1, 2, 3, 2**61, torch.randn(1, 4, 9), torch.randn(2, 2)), torch.randn(3)],
     ],
 )  # fmt: skip

@@ -47,7 +47,7 @@ def test_lockstep_gives_the_bytes_of_one_process(
     caplog.set_level("INFO", "envolve")  # which each process sets for itself, and here are all in one
     assert go(tmp_path / "run") == ""
     assert results(tmp_path / "run") == expected and (tmp_path / "run" / DONE).exists()
-    assert [stand.cpus for stand in made["Role"]] == [1, 1, 1, 1]
+    assert [stand.cpus for stand in made["RayRole"]] == [1, 1, 1, 1]
     for name in ("train/0", "train/1", "learner", "eval/0"):
         assert list((tmp_path / "run" / name).glob("events.out.tfevents*")), name
     lines = [*Path(tmp_path / "run/logs/learner.log").read_text().splitlines()]
@@ -132,27 +132,27 @@ def test_a_program_without_room_goes_on_without_cpus_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, bytes]
 ) -> None:
     """Its node is lost, and the others are full."""
-    made, start = install(monkeypatch), role.Role.run
+    made, start = install(monkeypatch), role.RayRole.run
 
-    def lost(self: role.Role) -> bool:
+    def lost(self: role.RayRole) -> bool:
         """Whether this is the first learner, at the end of the run."""
-        first = self is made["Role"][0].object
+        first = self is made["RayRole"][0].object
         while first and not made["RunHub"][0].ended:
             time.sleep(0.01)
         return first
 
-    def run_unless_lost(self: role.Role, *args: Any) -> str:
+    def run_unless_lost(self: role.RayRole, *args: Any) -> str:
         return "" if lost(self) else start(self, *args)
 
-    monkeypatch.setattr(role.Role, "run", run_unless_lost)
-    monkeypatch.setattr(role.Role, "hello", lost)
+    monkeypatch.setattr(role.RayRole, "run", run_unless_lost)
+    monkeypatch.setattr(role.RayRole, "hello", lost)
     settings = RunSettings(3, 2)
     prepare(tmp_path / "run", settings)
     begun = Run(settings, tmp_path / "run", programs_of(2))
     begun.placed["learner"].seen -= run.LOST_SECONDS
     monkeypatch.setattr(actors, "cpus_of_nodes", lambda: [3.0])
     assert begun.to_its_end(lambda: None) == ""
-    assert [stand.cpus for stand in made["Role"]] == [1, 1, 1, 1, 0] and made["Role"][0].ended
+    assert [stand.cpus for stand in made["RayRole"]] == [1, 1, 1, 1, 0] and made["RayRole"][0].ended
     assert results(tmp_path / "run") == expected
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from envolve.experiments.paper import run_queue as command
 from envolve.experiments.paper.common import queue
-from envolve.experiments.paper.common.queue import COMPLETE, FAILED, STOPPED, Experiment, Record
+from envolve.experiments.paper.common.queue import COMPLETE, FAILED, STOPPED, Experiment, ExperimentRecord
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError
 
@@ -79,7 +79,7 @@ def test_a_wrong_list_is_refused(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_the_record_says_what_made_a_file(tmp_path: Path, program: Path) -> None:
-    records: dict[str, Record] = {}
+    records: dict[str, ExperimentRecord] = {}
     record = queue.compute(experiment(), tmp_path, 1, records)
     assert record.status == COMPLETE and list(record.files) == ["data/a.json"] and record.versions
     assert queue.read_records(tmp_path / "paper") == {"one": record}
@@ -96,7 +96,7 @@ def test_the_record_says_what_made_a_file(tmp_path: Path, program: Path) -> None
 
 
 def test_without_its_data_an_experiment_has_failed(tmp_path: Path, program: Path) -> None:
-    records: dict[str, Record] = {}
+    records: dict[str, ExperimentRecord] = {}
     with pytest.raises(RunError, match="ended without a file like other"):
         queue.compute(experiment(keeps=("other/*.json",)), tmp_path, 1, records)
     assert records["one"].status == FAILED

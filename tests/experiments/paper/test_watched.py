@@ -15,9 +15,9 @@ from envolve.envs.worlds.file import save_world
 from envolve.envs.worlds.world import RealTask, init_world
 from envolve.experiments.paper import gridworld, histograms, noise_threshold
 from envolve.experiments.paper.common.data import Data, data_path, load
-from envolve.experiments.paper.common.learners import Learner
+from envolve.experiments.paper.common.learners import LearnerSettings
 from envolve.experiments.paper.common.proxies import ProxyRun, write_result
-from envolve.experiments.paper.common.watched import Recorder, Steps, train_watched, walk
+from envolve.experiments.paper.common.watched import StepRecorder, Steps, train_watched, walk
 from envolve.experiments.paper.pictures import gridworld as gridworld_figure
 from envolve.experiments.paper.pictures import histograms as histograms_figure
 from envolve.experiments.paper.pictures import noise_threshold as noise_figure
@@ -29,7 +29,7 @@ from tests.outer.small import CARTPOLE, ROOT, cartpole
 TASK = make_task("CartPole-v0")
 DATA = cartpole().data
 SECTION = problem.env_section(DATA)
-LEARNER = Learner(*problem.learner(DATA)[:2])
+LEARNER = LearnerSettings(*problem.learner(DATA)[:2])
 SEEDS = member_seeds(0, RETEST, 0, 4)
 WORLDS = init_world("se", TASK, SECTION, torch.tensor([1, 1, 2, 2]))
 
@@ -50,7 +50,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("how", ["watched", "no noise"])
 def test_watching_and_noise_of_zero_change_nothing(expected, how):
-    wrap = Recorder().wrap if how == "watched" else noise_threshold.noisy(np.zeros(4), np.arange(4))
+    wrap = StepRecorder().wrap if how == "watched" else noise_threshold.noisy(np.zeros(4), np.arange(4))
     same(train_watched(LEARNER, TASK, SECTION, WORLDS, SEEDS, wrap).result, expected)
 
 
@@ -83,7 +83,7 @@ def test_noise_is_on_its_output_and_as_large_as_said():
 
 
 def test_all_steps_are_noted_and_tests_are_those_of_the_training(expected):
-    recorder = Recorder()
+    recorder = StepRecorder()
     trained = train_watched(LEARNER, TASK, SECTION, WORLDS, SEEDS, recorder.wrap)
     seen = recorder.steps()
     assert len(seen.reward) == expected.train_steps.sum() and seen.observation.shape == seen.next_observation.shape
@@ -93,7 +93,7 @@ def test_all_steps_are_noted_and_tests_are_those_of_the_training(expected):
 
 
 def test_the_se_answers_what_it_does_in_training():
-    recorder = Recorder()
+    recorder = StepRecorder()
     train_watched(LEARNER, TASK, SECTION, WORLDS[:1], SEEDS[:1], recorder.wrap)
     seen = recorder.steps()
     from envolve.envs.worlds.synthetic import SyntheticEnv

@@ -17,7 +17,7 @@ from envolve.llm.gym.prompts import GymBrief
 from envolve.llm.gym.reward import StepCall
 from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.setup import GymOptions, checked_benchmark
-from envolve.llm.gym.train import Outcome
+from envolve.llm.gym.train import JobOutcome
 from envolve.llm.vetting.jail import locks as jail
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.page.kinds import read_page
@@ -118,7 +118,7 @@ def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
     def train(jobs, parallel, limits):
         for job in jobs:
             trained.append(job.folder.name)
-            yield job, Outcome(final={"fitness_score": float(len(job.code))})
+            yield job, JobOutcome(final={"fitness_score": float(len(job.code))})
 
     monkeypatch.setattr("envolve.llm.gym.trainings.run_jobs", train)
     failing, answered, seeds = {}, [], set()
@@ -159,7 +159,7 @@ def test_finalists_are_trained_anew_and_copies_are_not(tmp_path, monkeypatch) ->
         for job in jobs:
             trained.append(str(job.folder.relative_to(tmp_path / "runs" / "walk")))
             luck = {"finals": 0.0}.get(trained[-1].split("/")[0], 100.0 * ("lucky" in (job.code or "")))
-            yield job, Outcome(final={"fitness_score": luck + len(job.code or "") + job.seed % 7 / 10})
+            yield job, JobOutcome(final={"fitness_score": luck + len(job.code or "") + job.seed % 7 / 10})
 
     monkeypatch.setattr("envolve.llm.gym.trainings.run_jobs", train)
     lucky = GOOD.replace("forward", "lucky")

@@ -14,7 +14,7 @@ pytest.importorskip("stable_baselines3")
 
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.method import with_reward
-from envolve.llm.gym.train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
+from envolve.llm.gym.train import JobOutcome, Limits, TrainingJob, _outcome, _Running, read_plain, run_jobs
 from envolve.llm.vetting.jail import locks as jail
 from tests.llm.gym.test_method import Base
 from tests.llm.gym.user import ENV, method, write_config, write_user_env
@@ -58,16 +58,16 @@ PROJECT = ROOT / "pyproject.toml"
 ATTEMPTS = {"read", "project", "write", "keys", "run", "fork", "kill", "net", "link"}
 
 
-def job(folder: Path, code: str, *overrides: str, mode: str = "train", name: str = "job") -> Job:
+def job(folder: Path, code: str, *overrides: str, mode: str = "train", name: str = "job") -> TrainingJob:
     env = folder / "envs" / "walk"
     if not env.exists():
         write_user_env(folder)
         write_config(folder, ["none"])
     config = load_gym_config(folder / "walk.yml", overrides)
-    return Job(folder / name, mode, config, 0, env, code)
+    return TrainingJob(folder / name, mode, config, 0, env, code)
 
 
-def run(*jobs: Job, limits: Limits = FAST, parallel: int = 2) -> dict[str, Outcome]:
+def run(*jobs: TrainingJob, limits: Limits = FAST, parallel: int = 2) -> dict[str, JobOutcome]:
     return {j.folder.name: outcome for j, outcome in run_jobs(jobs, parallel, limits)}
 
 
@@ -159,7 +159,7 @@ def test_a_warm_start_takes_weights_of_the_same_shape_only(tmp_path) -> None:
     assert run(first)["first"].error is None
     model = first.folder / "out" / "model.zip"
     jobs = [job(tmp_path, code, name="same"), job(tmp_path, code, "rl.training.state_stack=3", name="other")]
-    found = run(*[Job(j.folder, "train", j.config, 0, j.env_folder, code, model) for j in jobs])
+    found = run(*[TrainingJob(j.folder, "train", j.config, 0, j.env_folder, code, model) for j in jobs])
     assert any("from model.zip of the best" in n for n in found["same"].notes)
     assert any("not done" in n and "expected (4, 3)" in n for n in found["other"].notes)
     assert found["other"].error is None
@@ -181,7 +181,7 @@ def test_no_more_than_asked_for_run_at_once_and_none_is_left(tmp_path, monkeypat
     monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
     jobs = [job(tmp_path, "", name=f"job{i}") for i in range(4)]
     alive: list[int] = []
-    started: list[Job] = []
+    started: list[TrainingJob] = []
     for _ in run_jobs(jobs, 2, FAST, started.append):
         alive.append(len(started))
     assert len(alive) == 4 and alive[0] <= 2
@@ -222,7 +222,7 @@ def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:
     out = made.folder / "out"
     out.mkdir(parents=True)
 
-    def outcome(result: object, evals: object = None) -> Outcome:
+    def outcome(result: object, evals: object = None) -> JobOutcome:
         (out / "result.json").write_text(result if isinstance(result, str) else json.dumps(result))
         (out / "evals.json").write_text(json.dumps(evals))
         return _outcome(_Running(made, Ended(), 0.0), FAST, late="")  # type: ignore[arg-type]

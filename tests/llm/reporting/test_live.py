@@ -12,7 +12,7 @@ from rich.console import Console
 
 import envolve.envs.physics
 import envolve.llm.reporting.live
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.envs.physics.task import physics_task
 from envolve.llm.reporting.live import LiveEvolution
 from envolve.outer.reporting.report import duration
@@ -35,9 +35,9 @@ def watch(width: int = 150) -> LiveEvolution:
     return LiveEvolution(physics_task("Ant"), settings, console, "results/x")
 
 
-def progress(iteration: int, *score: float) -> Progress:
+def progress(iteration: int, *score: float) -> Metrics:
     x = np.array(score)
-    return Progress(iteration, 64 * iteration, x, x, x, [{} for _ in score])
+    return Metrics(iteration, 64 * iteration, x, x, x, [{} for _ in score])
 
 
 def iteration(live: LiveEvolution, clock, number: int, individuals) -> None:

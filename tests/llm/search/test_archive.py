@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from envolve.llm.search.archive import Archive, ArchiveError
 from envolve.llm.search.greedy import Greedy
-from envolve.llm.search.individual import Individual, Search
+from envolve.llm.search.individual import Individual, RewardSearch
 from envolve.llm.search.islands import Islands
 from tests.examples import examples
 from tests.llm.individuals import PlainPrompts, individual, individuals, same
 from tests.llm.simulated import answers, run
 
-SEARCHES: dict[str, Callable[[], Search]] = {
+SEARCHES: dict[str, Callable[[], RewardSearch]] = {
     "greedy": lambda: Greedy(PlainPrompts(), 3, ["a", "b"]),
     "islands": lambda: Islands(PlainPrompts(), 5, ["a", "b"], seed=5, islands=3, survivors=3),
 }

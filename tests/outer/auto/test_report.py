@@ -13,7 +13,17 @@ from rich.console import Console
 
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
-from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, impatient, real_env, unseen_learners, whole
+from envolve.outer.auto.unseen import (
+    RANDOM,
+    REAL,
+    REAL_10X,
+    WORLD,
+    UnseenAgent,
+    impatient,
+    real_env,
+    unseen_learners,
+    whole,
+)
 from envolve.outer.checkpoint import RunError
 
 
@@ -71,7 +81,7 @@ def test_finished_agents_are_not_trained_again(tmp_path: Path, monkeypatch: pyte
     assert [j.key for j in short] == [j.key for j in jobs if j.where != REAL_10X]
     seen: list[str] = []
 
-    def trained(pool: object, left: list[Job]) -> Any:
+    def trained(pool: object, left: list[UnseenAgent]) -> Any:
         for job in reversed(left):
             seen.append(job.key)
             yield row(job.learner, job.where, float(len(seen)), key=job.key)
@@ -90,7 +100,7 @@ def test_finished_agents_are_not_trained_again(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_agent_whose_environment_raises_is_a_row_with_a_reason(tmp_path: Path) -> None:
-    row = report.guarded(Job(str(tmp_path), "ppo", WORLD, 10, 0, 1, True))
+    row = report.guarded(UnseenAgent(str(tmp_path), "ppo", WORLD, 10, 0, 1, True))
     assert math.isnan(row["return"]) and "ConfigError" in row["failed"]
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from envolve.agents.goal.crl_train import Evaluation
+from envolve.agents.goal.crl_train import CRLEvaluation
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import stored_plan
 from envolve.outer.hpo.goal_trial import GoalTrials, judge
@@ -113,7 +113,7 @@ def test_losses() -> None:
     nan = math.nan
     near = torch.tensor([[1.0, 3.0], [0.0, 0.0], [nan, nan]], dtype=torch.float64)
     success = torch.where(near.isnan(), near, (near > 0).double())
-    e = Evaluation(100, 5, near, success, near, torch.full_like(near, 4.0), torch.zeros(3, 1))
+    e = CRLEvaluation(100, 5, near, success, near, torch.full_like(near, 4.0), torch.zeros(3, 1))
     assert judge(e, "near").loss == pytest.approx((0.5 + 1 + 1) / 3)
     result = judge(e, "success")
     assert result.loss == pytest.approx((0 + 1 + 1) / 3) and result.info["failed"] == 1

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import envolve.outer.reporting.plots
-from envolve.agents.common.compiling import Progress
+from envolve.agents.common.compiling import CompilingProgress
 from envolve.core.statistics import AgentRuns
 from envolve.outer.reporting.display import CompilingWatch
 from envolve.outer.reporting.plots import learning_curve
@@ -105,7 +105,7 @@ def test_what_is_compiled_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     state = {"name": "crl", "left": 1, "total": 1, "since": 0.0, "waits": False, "pid": 1, "parent": 1}
     others.write_text(json.dumps(state))
     for out, kind in ((io.StringIO(), {}), (Terminal(), {"force_terminal": True, "width": 100, "color_system": None})):
-        with LiveTable(5, "Cliff", Console(file=out, **kind)) as table, Progress("ddqn") as progress:  # type: ignore
+        with LiveTable(5, "Cliff", Console(file=out, **kind)) as table, CompilingProgress("ddqn") as progress:  # type: ignore
             progress.of(2)
             progress.done()
             while not table.waits.text:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from envolve.agents.shaped.training import Progress
+from envolve.agents.shaped.training import Metrics
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.shapers.curves import curves
@@ -18,7 +18,7 @@ from envolve.outer.shapers.report import LiveRanking, outcomes
 
 def progress(iteration, score):
     score = np.array(score)
-    return Progress(
+    return Metrics(
         iteration, 64 * iteration, score, 2 * score, np.zeros(len(score), np.int64), [{"a": float(x)} for x in score]
     )
 

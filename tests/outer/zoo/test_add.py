@@ -11,7 +11,7 @@ import pytest
 from envolve.envs.worlds.file import FIRST, MODEL, read_world
 from envolve.experiments import worlds
 from envolve.outer.auto import report
-from envolve.outer.auto.unseen import RANDOM, Job
+from envolve.outer.auto.unseen import RANDOM, UnseenAgent
 from envolve.outer.config.load import ConfigError, config_of, store_config
 from envolve.outer.search.target import NetworkTarget, make_target
 from envolve.outer.zoo.add import add
@@ -44,11 +44,11 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[UnseenAgent]:
     """The agents that were to be trained; each returns 10 in a world, 5 on the task."""
-    seen: list[Job] = []
+    seen: list[UnseenAgent] = []
 
-    def train_all(jobs: list[Job], path: Path, workers: int, console: Any) -> list[dict[str, Any]]:
+    def train_all(jobs: list[UnseenAgent], path: Path, workers: int, console: Any) -> list[dict[str, Any]]:
         seen.extend(jobs)
         value = {"world": 10.0, "real": 5.0}
         return [
@@ -62,7 +62,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
 
 @pytest.mark.parametrize("distilled", [False, True])
-def test_either_world_of_a_run(run_dir: Path, jobs: list[Job], tmp_path: Path, distilled: bool) -> None:
+def test_either_world_of_a_run(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path, distilled: bool) -> None:
     name = add(run_dir, tmp_path / "shelf", Measuring(agents=2), distilled)
     assert name == "Pendulum-v1-bandit"
     world = read_world(str(run_dir / (FIRST if distilled else MODEL)))
@@ -79,7 +79,7 @@ def test_either_world_of_a_run(run_dir: Path, jobs: list[Job], tmp_path: Path, d
         assert card["real_steps"] == 5000 and "ppo" not in trained
 
 
-def test_only_the_learners_that_were_asked_for(run_dir: Path, jobs: list[Job], tmp_path: Path) -> None:
+def test_only_the_learners_that_were_asked_for(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path) -> None:
     add(run_dir, tmp_path / "shelf", Measuring(agents=2, learners=("ppo",)), distilled=True)
     assert {j.learner for j in jobs} == {RANDOM, "ppo"}
     with pytest.raises(ConfigError, match="--learners: found 'pppo', expected .*nearest: 'ppo'"):
@@ -87,7 +87,7 @@ def test_only_the_learners_that_were_asked_for(run_dir: Path, jobs: list[Job], t
 
 
 def test_a_report_gives_the_figures_unless_agents_are_asked_for(
-    run_dir: Path, jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = {"random": None, "unseen": {}, "library": "of the report"}
     (run_dir / "report.json").write_text(json.dumps(kept))
@@ -111,6 +111,8 @@ def test_a_run_without_experts_has_no_such_world(run_dir: Path, tmp_path: Path) 
 
 def test_figures_of_both_worlds_are_kept_apart() -> None:
     of = [
-        Job("run", "ppo", where, 10, 1, 2, True, world).key for where in ("world", "real") for world in (MODEL, FIRST)
+        UnseenAgent("run", "ppo", where, 10, 1, 2, True, world).key
+        for where in ("world", "real")
+        for world in (MODEL, FIRST)
     ]
     assert of[0] != of[1] and of[2] == of[3], "agents on the task are the same for both"
