@@ -207,7 +207,7 @@ def test_without_the_jail_they_would(tmp_path, monkeypatch) -> None:
     """So that the above can fail."""
     monkeypatch.setenv("PYTHONPATH", "")
     field = Field(tmp_path, monkeypatch)
-    world = World(field, "naked and unlocked", monkeypatch, seconds=60.0)  # a busy machine takes longer to do harm
+    world = World(field, "naked and unlocked", monkeypatch, seconds=20.0)  # a busy machine takes longer to do harm
     attacks = {(family, name): code for family, name, code in ATTACKS}
     try:
         for who, what in (
