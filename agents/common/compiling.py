@@ -34,7 +34,7 @@ def _folder() -> Path:
 class CompilingProgress:
     """One process's wait for the kernels of ``name``: lines in its log, and a file while it lasts.
 
-    with Progress("ddqn") as progress:
+    with CompilingProgress("ddqn") as progress:
         progress.of(2)   # so many kernels are compiled
         progress.done()  # one of them
         progress.tick()  # called often; says something at times

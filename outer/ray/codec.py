@@ -6,7 +6,6 @@ learnt before; ``answer`` is its result, checked as a result from a file is.
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from torch import Tensor
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import DTYPES, Chunk, ChunkResult, result_from
 from envolve.outer.exchange.pairs import IDENTITY, SCHEMA, pack
+from envolve.outer.ray.parcel import frame, head_of
 from envolve.outer.search.nes import perturbations
 from envolve.outer.search.recipe import Ground, drawn_again
 
@@ -33,23 +33,20 @@ class NotDrawn(Exception):
 
 NAMES = {dtype: str(dtype)[len("torch.") :] for dtype in DTYPES}
 KINDS = {name: dtype for dtype, name in NAMES.items()}
-_LENGTH = struct.Struct("<I")
 
 
 def join(header: dict[str, Any], arrays: Sequence[Tensor]) -> bytes:
     """header: plain values. arrays: contiguous, of ``DTYPES``."""
     shapes = [(NAMES[a.dtype], list(a.shape)) for a in arrays]
-    head = json.dumps({**header, "arrays": shapes}, separators=(",", ":")).encode()
-    return b"".join([_LENGTH.pack(len(head)), head, *(a.contiguous().numpy().data for a in arrays)])
+    return frame({**header, "arrays": shapes}, (a.contiguous().numpy().data for a in arrays))
 
 
 def part(data: bytes, aligned: bool = True) -> tuple[dict[str, Any], list[Tensor]]:
     """Inverse of :func:`join`; the tensors own their memory. aligned: as torch's own memory is; last bits of matrix
     products depend on it. Raises Rejected."""
     try:
-        (length,) = _LENGTH.unpack_from(data)
-        header = json.loads(data[4 : 4 + length])
-        view, at, arrays = memoryview(data), 4 + length, []
+        header, at = head_of(data)
+        view, arrays = memoryview(data), []
         for name, shape in header.pop("arrays"):
             kind = KINDS[name]
             size = prod(shape) * kind.itemsize
