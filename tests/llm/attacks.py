@@ -304,15 +304,15 @@ FAMILIES: dict[str, dict[str, str]] = {
         "proc_master": body("raise ValueError(open('/proc/@MASTER@/environ').read())"),
         "proc_memory": body(
             OS,
+            "import re",
             """
-            maps = open('/proc/@MASTER@/maps').read().split('\\n')
-            memory = open('/proc/@MASTER@/mem', 'rb')
-            for line in maps:
-                if '[heap]' in line:
+            memory, found = open('/proc/@MASTER@/mem', 'rb'), set()
+            for line in open('/proc/@MASTER@/maps'):
+                if ' rw-p 00000000 00:00 0 ' in line:
                     low, high = (int(x, 16) for x in line.split()[0].split('-'))
                     memory.seek(low)
-                    parts = memory.read(high - low).split(b'envolve-memory-')
-                    raise ValueError([part[:32] for part in parts[1:]])""",
+                    found.update(re.findall(b'envolve-memory-([0-9a-f]{32})', memory.read(min(high - low, 1 << 28))))
+            raise ValueError(sorted(found))""",
         ),
         "proc_cmdline": body("raise ValueError(open('/proc/@MASTER@/cmdline').read())"),
         "proc_fds": body(OS, "raise ValueError(os.listdir('/proc/@MASTER@/fd'), os.listdir('/proc/self/fd'))"),
