@@ -191,6 +191,9 @@ def _finite(x: float) -> Optional[float]:
 
 def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float, films: List[Path]) -> int:
     best, console = result.best, wide_console()
+    content = (json.dumps(result_json(plan, chat, result, seconds), indent=1) + "\n").encode()
+    for path in [plan.folder / "result.json"] + [plan.args.json] * (plan.args.json is not None):
+        write_atomic(str(path), content)  # before the pictures, of which one might fail
     title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
     text = write_report(plan.folder, result, plan.task, title, None if vetter is None else recheck_with(vetter))
     rows = [" ".join(row.cells()) for row in chat.ledger.rows()]
@@ -200,9 +203,6 @@ def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, se
         more = f"; continue with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
         lines.append(f"Stopped early: {result.stopped}{more}")
     write_atomic(str(plan.folder / "summary.txt"), ("\n".join(lines) + "\n").encode())
-    content = (json.dumps(result_json(plan, chat, result, seconds), indent=1) + "\n").encode()
-    for path in [plan.folder / "result.json"] + [plan.args.json] * (plan.args.json is not None):
-        write_atomic(str(path), content)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if plan.args.video is not None and best is not None and result.halved is not None:
         films += _film(plan, result, console)

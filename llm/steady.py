@@ -109,6 +109,9 @@ class Steady(Evolution):
         coordinator.start()
         try:
             self._train_as_told()
+        except BaseException:
+            self.asking.chat.stop()
+            raise
         finally:
             self._closed = True
             coordinator.join(JOIN)

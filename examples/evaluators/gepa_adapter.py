@@ -20,7 +20,7 @@ try:
 except ImportError:  # what the adapter returns has these fields
     EvaluationBatch = SimpleNamespace
 
-WORST = 0.0  # of a shaper without a score
+WORST = -1e9  # of a shaper without a score: some tasks count distances below 0
 
 
 class ShaperAdapter:

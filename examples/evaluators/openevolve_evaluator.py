@@ -14,7 +14,7 @@ from typing import Any
 
 from envolve.llm.evaluator.client import score
 
-WORST = -1e9  # of a program without a score
+WORST = -1e9  # of a program without a score: some tasks count distances below 0
 
 
 def evaluate(program_path: str) -> Any:

@@ -13,13 +13,15 @@ from typing import Any
 
 from envolve.llm.evaluator.client import score
 
+WORST = -1e9  # of a program without a score: some tasks count distances below 0
+
 
 def main(program_path: str, results_dir: str) -> dict[str, Any]:
     """Writes what ShinkaEvolve reads -> the metrics."""
     found = score(Path(program_path).read_text(encoding="utf-8"))
     scored = found["status"] == "scored"
     metrics = {
-        "combined_score": float(found["score"]) if scored else 0.0,
+        "combined_score": float(found["score"]) if scored else WORST,
         "public": {"interval": found["interval"], "status": found["status"]},
         "private": {"id": found["id"]},
         "text_feedback": found["reason"] or found["feedback"],

@@ -130,29 +130,41 @@ class Caller:
         self._replied(call, answer, reserved, spent)
         return answer
 
-    def read_again(self, call: Call, body: Body, counted: bool) -> Reply | None:
+    def read_again(self, call: Call, body: Body, counted: tuple[int, float] | None) -> Reply | None:
         """Reply from the body that an earlier session received and could not read; None if this session cannot either.
-        counted: whether its cost was booked. Raises OSError."""
+        counted: tokens and USD that were booked for its call, None: nothing. Raises OSError."""
+        most = self.ledger.most(call.request)
         try:
             reply = self.backends[call.request.model].read(body, call.request)
         except (ChatFailure, Transient) as error:
-            if not counted:  # killed between the body and what became of it
-                most = self.ledger.most(call.request)
+            if counted is None:  # killed between the body and what became of it
                 said = error.tokens or (most.prompt, most.completion)
                 spent = Spent(1, sum(said), self.ledger.usd(call.request.model, *said))
                 self.ledger.restore_unconfirmed(call.request.model, spent.tokens, spent.usd)
                 self._failed(call, ChatFailure(str(error)), spent)
             return None
-        self._replied(call, reply, None, Spent(1))
+        tokens, usd = counted or (0, 0.0)  # of all attempts of that session; this body's was one of them
+        self._replied(call, reply, None, Spent(1), (min(tokens, most.tokens), min(usd, most.usd)))
         return reply
 
-    def _replied(self, call: Call, reply: Reply, reserved: Reservation | None, spent: Spent) -> None:
+    def _replied(
+        self,
+        call: Call,
+        reply: Reply,
+        reserved: Reservation | None,
+        spent: Spent,
+        settles: tuple[int, float] = (0, 0.0),
+    ) -> None:
+        """Books and records a reply. settles: tokens and USD that were booked as unconfirmed for it before."""
         tokens = reply.prompt_tokens, reply.completion_tokens
         if reserved is None:
             usd = self.ledger.book(call.request.model, *tokens)
         else:
             usd = self.ledger.settle(reserved, *tokens)
         line = {"model": reply.model, "reply": reply.text, "finish": reply.finish, "tokens": [*tokens], "usd": usd}
+        if any(settles):
+            self.ledger.settle_unconfirmed(call.request.model, *settles)
+            line["settles"] = [*settles]
         if reply.asked and reply.asked != call.request.model:  # a recording in which that one stood in
             call = Call(call.index, replace(call.request, model=reply.asked), call.request.model)
         self._write(call, {**line, "seconds": reply.seconds}, spent)

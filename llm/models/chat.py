@@ -72,7 +72,9 @@ class Chat:
             raise ChatError("parallel and attempts must be at least 1")
         self.models = list(backends)
         self._told: set[str] = set()
-        self._backends, self._parallel, self._stop = dict(backends), parallel, threading.Event()
+        self._backends, self._stop = dict(backends), threading.Event()
+        self._room = threading.BoundedSemaphore(parallel)  # of all calls together, whichever thread asks
+        self._running: set[threading.Thread] = set()
         free = frozenset(model for model, backend in backends.items() if backend.free)
         known = {model: Price(0, 0) if model in free else (prices or {}).get(model) for model in backends}
         self.ledger = Ledger(known, budget, free)
@@ -89,6 +91,7 @@ class Chat:
                 tokens = entry.reply.prompt_tokens, entry.reply.completion_tokens
                 self.ledger.restore(entry.request["model"], *tokens, entry.usd)
             self.ledger.restore_unconfirmed(entry.request["model"], *entry.unconfirmed)
+            self.ledger.settle_unconfirmed(entry.request["model"], *entry.settles)
 
     def ask(self, calls: Sequence[Call]) -> list[Reply | ChatFailure]:
         """The replies, in the order of calls; where a call has none, why.
@@ -125,8 +128,7 @@ class Chat:
         answers: list[Reply | ChatFailure | None] = [self._known(call) for call in calls]
         todo = [i for i, answer in enumerate(answers) if answer is None]
         broken: list[BaseException] = []
-        room = threading.BoundedSemaphore(self._parallel)
-        running: list[threading.Thread] = []
+        mine: list[threading.Thread] = []
 
         def one(i: int, reserved: Reservation | None) -> None:
             try:
@@ -134,36 +136,41 @@ class Chat:
             except BaseException as error:  # a bug, a full disk: for the caller, once the others are home
                 broken.append(error)
             finally:
-                room.release()
+                self._running.discard(threading.current_thread())
+                self._room.release()
 
         try:
             for i in todo:
-                room.acquire()
+                self._room.acquire()
                 if broken:
+                    self._room.release()
                     break
                 try:
                     # here, so that a budget ends with the same call every time
                     reserved = self._caller.reserve(calls[i])
                 except BudgetSpent as error:
                     answers[i] = error
-                    room.release()
+                    self._room.release()
                     continue
                 # threads of our own: Python waits for those of a ThreadPoolExecutor at exit, so Ctrl-C would hang
                 name = f"call {calls[i].index}"
-                running.append(threading.Thread(target=one, args=(i, reserved), name=name, daemon=True))
-                running[-1].start()
-            for thread in running:
+                mine.append(threading.Thread(target=one, args=(i, reserved), name=name, daemon=True))
+                self._running.add(mine[-1])
+                mine[-1].start()
+            for thread in mine:
                 thread.join()
         except KeyboardInterrupt:
-            self._interrupted(running)
+            self.stop()
             raise
         if broken:
             raise broken[0]
         return [cast("Reply | ChatFailure", answer) for answer in answers]
 
-    def _interrupted(self, running: list[threading.Thread]) -> None:
+    def stop(self) -> None:
+        """Lets no attempt begin, and waits a moment for replies under way, whichever thread asked for them: Ctrl-C
+        arrives in the main thread alone."""
         self._stop.set()
-        alive = [thread for thread in running if thread.is_alive()]
+        alive = [thread for thread in self._running.copy() if thread.is_alive()]
         if alive:
             log.warning("waiting up to %g s for %d pending replies; press Ctrl-C to skip", GRACE, len(alive))
         left = GRACE

@@ -188,6 +188,12 @@ class Ledger:
             self._earlier(model)
             self._book_unconfirmed(model, tokens, usd)
 
+    def settle_unconfirmed(self, model: str, tokens: int, usd: float) -> None:
+        """Takes back what was booked for an attempt whose reply is booked now."""
+        with self._changed:
+            self._earlier(model)
+            self._book_unconfirmed(model, -tokens, -usd)
+
     def _earlier(self, model: str) -> bool:
         """True if only earlier sessions used this model; it still gets a row."""
         if model not in self.prices:

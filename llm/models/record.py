@@ -9,7 +9,8 @@
 
 sha256: of the request's canonical JSON. tokens: of prompt and reply. usd: null where the price is unknown. Attempts
 that may have been billed without a reply leave "unconfirmed": [tokens, usd]. body: what a server sent, written before
-it was read, so that a session that can read it need not ask again. final: the server would refuse this request again;
+it was read, so that a session that can read it need not ask again; its reply then "settles" [tokens, usd] of what was
+unconfirmed. final: the server would refuse this request again;
 any other failure is asked again by a resumed run. instead_of: the model that was to be asked, where another one of the
 run has answered because that one was out; request is then what was sent. A recording written by hand has lines
 {"reply": "..."} instead, optionally with "model", "comment" and "expect" (what becomes of it, for tests), and no first
@@ -58,6 +59,7 @@ class Entry:
     usd: float | None
     unconfirmed: tuple[int, float]
     instead_of: str = ""
+    settles: tuple[int, float] = (0, 0.0)  # of what earlier entries left unconfirmed
 
     def answers(self, call: Call) -> bool:
         """True if this request was recorded, possibly sent to a substitute model or with hidden parts."""
@@ -79,11 +81,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Unsettled:
-    """Recorded body without a reply. counted: whether its cost was booked, as that of a failure."""
+    """Recorded body without a reply. counted: tokens and USD that were booked for it, as for a failure; None: nothing
+    yet."""
 
     sha256: str
     body: Body
-    counted: bool = False
+    counted: tuple[int, float] | None = None
 
 
 @dataclass
@@ -185,10 +188,11 @@ def _take_line(recording: Recording, line: Any) -> None:
     entry = _hand_written(line, len(recording.everything)) if recording.models is None else _recorded(line)
     recording.entries[entry.index] = entry
     recording.everything.append(entry)
-    if entry.index in recording.bodies and entry.failure is not None:
-        recording.bodies[entry.index] = replace(recording.bodies[entry.index], counted=True)
-    elif entry.reply is not None:
+    body = recording.bodies.get(entry.index)
+    if entry.reply is not None:
         recording.bodies.pop(entry.index, None)
+    elif body is not None and body.counted is None:
+        recording.bodies[entry.index] = replace(body, counted=entry.unconfirmed)
 
 
 def _hand_written(line: dict[str, Any], index: int) -> Entry:
@@ -210,10 +214,7 @@ def _recorded(line: dict[str, Any]) -> Entry:
         raise RecordError("'request': expected an object with messages of role and content")
     assert isinstance(request, dict)
     _text(request, "model")
-    lost = line.get("unconfirmed", [0, 0.0])
-    if not isinstance(lost, list) or len(lost) != 2:
-        raise RecordError(f"'unconfirmed': expected [tokens, usd], found {lost!r}")
-    unconfirmed = _count(lost[0], "unconfirmed"), _amount(lost[1], "unconfirmed")
+    unconfirmed, settles = _cost(line, "unconfirmed"), _cost(line, "settles")
     reply = failure = usd = None
     if "failure" in line:
         # runs of before "final" was written went on past their failures
@@ -228,7 +229,7 @@ def _recorded(line: dict[str, Any]) -> Entry:
         reply = Reply(_text(line, "reply"), _text(line, "model"), prompt, completion, seconds, finish)
         usd = None if line.get("usd") is None else _amount(line["usd"], "usd")
     instead_of = _text(line, "instead_of") if "instead_of" in line else ""
-    return Entry(index, _text(line, "sha256"), request, reply, failure, usd, unconfirmed, instead_of)
+    return Entry(index, _text(line, "sha256"), request, reply, failure, usd, unconfirmed, instead_of, settles)
 
 
 def _index(line: dict[str, Any]) -> int:
@@ -248,6 +249,14 @@ def _count(value: Any, key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise RecordError(f"{key!r}: expected numbers of tokens, found {value!r:.60}")
     return value
+
+
+def _cost(line: dict[str, Any], key: str) -> tuple[int, float]:
+    """Tokens and USD; 0 without the key."""
+    value = line.get(key, [0, 0.0])
+    if not isinstance(value, list) or len(value) != 2:
+        raise RecordError(f"{key!r}: expected [tokens, usd], found {value!r}")
+    return _count(value[0], key), _amount(value[1], key)
 
 
 def _amount(value: Any, key: str) -> float:

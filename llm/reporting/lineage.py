@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from envolve.llm.search.individual import HUMAN, Individual, best_of
+from envolve.llm.search.individual import CROSSOVER, EDIT, HUMAN, IMPROVE, INITIAL, REPAIR, Individual, best_of
 from envolve.outer.reporting.report import precise
 from envolve.outer.reporting.style import COLOURS, GREY, new_figure
 
-MARKS = {"initial": "o", "improve": "s", "crossover": "D", "repair": "^"}
+MARKS = {INITIAL: "o", IMPROVE: "s", CROSSOVER: "D", REPAIR: "^", EDIT: "P"}  # of all operators but the human's
 
 
 def name_of(individual: Individual) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from envolve.envs.physics.cartpole import CartPole
 from envolve.llm.finals import Result
-from envolve.llm.models.chat import Budget, make_chat
+from envolve.llm.models.chat import Budget, Chat, make_chat
 from envolve.llm.search.elites import Elites
 from envolve.llm.search.greedy import Extras
 from envolve.llm.search.individual import HUMAN, NOVELTY
@@ -144,8 +144,11 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(tmp_path, monkeypatch) -> 
 
 def test_ctrl_c_in_a_training_ends_it_and_a_resumed_run_keeps_what_was_decided(tmp_path, monkeypatch) -> None:
     llm, folder = recording(tmp_path / "r.jsonl", REPLIES), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
+    stopped = []
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Chat, "stop", lambda chat: stopped.append(chat))
         run(folder, llm, 1, monkeypatch, kill=2)
+    assert stopped  # replies under way, which other threads wait for, are kept
     before, _ = bytes_of(folder)
     result = run(folder, llm, 5, monkeypatch)
     assert bytes_of(folder)[0].startswith(before) and [i.id for i in result.individuals] == list(range(9))

@@ -1,6 +1,6 @@
 // Candidates of a language model: a picture, a list with filters, and one candidate at a time.
 
-const SYMBOLS = { initial: "circle", improve: "square", crossover: "diamond", repair: "triangle-up", human: "star" };
+const SYMBOLS = { initial: "circle", improve: "square", crossover: "diamond", repair: "triangle-up", edit: "cross", human: "star" };
 
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));

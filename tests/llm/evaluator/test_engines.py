@@ -55,14 +55,15 @@ def test_shinka(server, tmp_path) -> None:
         assert metrics == json.loads((tmp_path / text / "metrics.json").read_text())
         told = json.loads((tmp_path / text / "correct.json").read_text())
         assert told["correct"] is correct and (told["error"] is None) is correct
-        assert metrics["combined_score"] == (14.0 if correct else 0.0) and metrics["text_feedback"]
+        assert metrics["combined_score"] == (14.0 if correct else module.WORST) and metrics["text_feedback"]
 
 
 def test_gepa_adapter(server) -> None:
-    adapter = load("gepa_adapter").ShaperAdapter()
+    module = load("gepa_adapter")
+    adapter = module.ShaperAdapter()
     batch = adapter.evaluate([{}, {}], {"code": "```python\ngood\n```"}, capture_traces=True)
     assert batch.scores == [7.0, 7.0] and len(batch.outputs) == len(batch.trajectories) == 2
     shown = adapter.make_reflective_dataset({"code": "good"}, batch, ["code"])
     assert "score" in shown["code"][0]["Feedback"]
     assert server.evaluator.trained == 1  # the same code is trained once
-    assert adapter.evaluate([{}], {"code": "bad"}).scores == [0.0]
+    assert adapter.evaluate([{}], {"code": "bad"}).scores == [module.WORST]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envolve.llm.models import openai_chat
 from envolve.llm.models.bodies import ErrorInside, read_body
 from envolve.llm.models.chat import Budget, Price, Reply, make_chat
 from envolve.llm.models.request import Body, Call, Request, Transient, Unread
@@ -94,6 +95,24 @@ def test_what_nobody_understands_is_asked_once_and_counted(body, tmp_path) -> No
         assert row.unconfirmed_tokens == row.unconfirmed_usd == (10 if "usage" in body else 29)
     kept = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
     assert [line.get("body") for line in kept] == [None, body, None]
+
+
+def test_a_body_that_a_later_session_can_read_is_booked_once(tmp_path, monkeypatch) -> None:
+    body = json.dumps(message(content="late"))
+    options = {"record": tmp_path / "calls.jsonl", "prices": {"m": Price(1e6, 1e6)}, "environ": {}}
+    call = Call(0, Request("m", (("user", "?"),), max_tokens=20))
+    with ScriptedServer([scripted.Answer(body.encode())]) as server:
+        with monkeypatch.context() as patch, make_chat(["m"], server.url, **options) as chat:
+            patch.setattr(openai_chat, "read_body", lambda body: read_body(Body("{}", body.kind, 1.0)))
+            [failure] = chat.ask([call])
+            assert not isinstance(failure, Reply) and chat.ledger.total().unconfirmed_usd == 29
+        for _ in range(2):  # the one that reads it, and the next
+            with make_chat(["m"], server.url, **options) as chat:
+                [reply] = chat.ask([call])
+                row = chat.ledger.total()
+            assert isinstance(reply, Reply) and reply.text == "late"
+            assert (row.usd, row.unconfirmed_usd, row.unconfirmed_tokens, row.calls) == (10, 0, 0, 1)
+        assert len(server.requests) == 1
 
 
 def test_a_key_that_is_sent_back_is_in_no_record(tmp_path) -> None:

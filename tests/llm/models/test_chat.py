@@ -313,6 +313,39 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, repl
     assert sent == 2 and [line["reply"] for line in lines(record)[1:] if "reply" in line] == replies
 
 
+class Slow(Scripted):
+    """Takes half a second; ``most``: how many calls there were at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.most, self.now, self.lock = 0, 0, threading.Lock()
+
+    def send(self, call):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        threading.Event().wait(0.5)
+        with self.lock:
+            self.now -= 1
+        return super().send(call)
+
+
+def test_threads_that_ask_share_what_is_parallel_and_stop_keeps_their_replies(tmp_path) -> None:
+    """As an asynchronous evolution asks: each attempt in a thread of its own, Ctrl-C in another."""
+    slow, record = Slow(), tmp_path / "calls.jsonl"
+    with Chat({"m": slow}, record, parallel=2) as chat:
+        calls = [Call(i, Request("m", (("user", str(i)),))) for i in range(6)]
+        threads = [threading.Thread(target=chat.ask, args=([call],), daemon=True) for call in calls]
+        for thread in threads:
+            thread.start()
+        scripted.wait_until(lambda: slow.now == 2, 60)
+        chat.stop()
+        assert sum("reply" in line for line in lines(record)[1:]) == 2
+        for thread in threads:
+            thread.join()
+    assert slow.most == 2 and len(slow.sent) == 2, "an attempt began after the end"
+
+
 # Names, keys, the whole way
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from envolve.llm.reporting.lineage import ancestors, lineage_picture, score_text, shown_range, tree_text
+from envolve.core.places import CODE
+from envolve.llm.reporting.lineage import MARKS, ancestors, lineage_picture, score_text, shown_range, tree_text
+from envolve.llm.search.individual import HUMAN, OPERATORS
 from tests.llm.attempts import evolution, human
 
 PNG = b"\x89PNG\r\n"
@@ -88,3 +91,10 @@ def test_pictures_of_any_evolution(tmp_path, individuals):
         path = tmp_path / f"{reference is None}.png"
         lineage_picture(path, individuals, reference, "title $x_1$", "m/s")
         assert path.read_bytes().startswith(PNG)
+
+
+def test_every_operator_has_a_mark_in_both_pictures():
+    assert MARKS.keys() == {*OPERATORS} - {HUMAN}
+    script = (CODE / "outer" / "page" / "static" / "lineage.js").read_text()
+    symbols = re.search(r"SYMBOLS = {(.*?)}", script)
+    assert symbols is not None and re.findall(r"(\w+):", symbols[1]) == [*MARKS, HUMAN]
