@@ -39,7 +39,7 @@ class Args(TrainingArgs):
     """Iterations between migrations (--mode islands)."""
     novelty: Optional[float] = None
     """Similarity, above 0 and at most 1, from which a candidate counts as a duplicate of an earlier one and is not
-    trained. Default: 1 (equal structure) with islands, no limit with greedy."""
+    trained. Default: no limit with greedy and gp, 1 (equal structure) with the others."""
     repairs: int = 1
     """How often a reply that was refused, or whose code failed in training, is asked for again within its iteration,
     with its own code and the reason."""

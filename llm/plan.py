@@ -14,6 +14,7 @@ from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.managers.facts import measured
 from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import PhysicsTask
+from envolve.llm.gym import setup as gym
 from envolve.llm.gym.setup import GymOptions
 from envolve.llm.models.chat import Budget
 from envolve.llm.models.prices import Price, parse_prices
@@ -138,7 +139,7 @@ def gym_options(args: Args) -> GymOptions:
 
 
 def read_prices(words: List[str]) -> Dict[str, Price]:
-    """Checks all arguments -> the plan. Raises ConfigError."""
+    """Prices by model. Raises ConfigError."""
     try:
         return parse_prices(words)
     except ChatError as e:
@@ -159,7 +160,9 @@ def stored_args(args: Args) -> Args:
     try:
         raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
     except OSError as e:
-        raise ConfigError([f"--resume: cannot read {path}: {e.strerror}; expected the folder of a run"]) from None
+        more = "; add --config FILE, as it was begun with" if (args.resume / gym.CONFIG_FILE).exists() else ""
+        text = f"--resume: cannot read {path}: {e.strerror}; expected the folder of a run{more}"
+        raise ConfigError([text]) from None
     stored = raw.get("arguments") if isinstance(raw, dict) else None
     known = {f.name: f for f in dataclasses.fields(args)}
     if not isinstance(stored, dict) or not set(stored) <= set(known):

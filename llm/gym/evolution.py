@@ -66,13 +66,29 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
 
 
 def resume_command(path: Path, options: GymOptions, folder: Path) -> str:
-    """What a user types to go on: the configuration must come out the same, and the models must be asked again."""
+    """What a user types to go on: the configuration must come out the same, the models must be asked again, and what
+    was limited stays so."""
     words = [*commands.typed("auto_shape.py"), "--config", str(path), "--resume", str(folder)]
-    for name in ("llm", "base_url", "seed", "json", "wandb"):
-        if (value := getattr(options, name)) is not None:
-            words += ["--" + name.replace("_", "-"), str(value)]
+    usual = _flags(GymOptions())
+    for name, value in _flags(options).items():
+        if value != usual[name]:
+            words += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    prices = [f"{model}={price.prompt:g},{price.completion:g}" for model, price in options.prices.items()]
+    words += ["--price", *prices] * bool(prices)
     words += ["--set", *options.set] * bool(options.set)
     return shlex.join(words + ["--allow-unprotected"] * options.allow_unprotected)
+
+
+def _flags(options: GymOptions) -> dict[str, object]:
+    """Flags of one value each."""
+    names = ("llm", "base_url", "seed", "json", "wandb", "max_tokens", "parallel", "timeout", "processes")
+    return {
+        **{"--" + name.replace("_", "-"): getattr(options, name) for name in names},
+        "--budget-usd": options.budget.usd,
+        "--budget-tokens": options.budget.tokens,
+        "--memory": options.memory / 2**30,
+        "--hours": options.seconds / 3600,
+    }
 
 
 class GymRun:

@@ -19,7 +19,7 @@ OUTCOME, MODEL = "outcome.json", "model.zip"
 class Sample:
     """iteration, number: from 0. failure: why it has no fitness, as the model is told; None: it has one.
 
-    stage: where it failed: "call", "extract", "allowlist", or the kind of llm.gym.train.Outcome.
+    stage: where it failed: "call", "extract", "allowlist", or the kind of llm.gym.train.JobOutcome.
     """
 
     iteration: int

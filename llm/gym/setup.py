@@ -26,6 +26,7 @@ from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.folders import new_folder
 
 MAX_USER_TEXT = 1_000_000
+CONFIG_FILE = "config.json"  # in the folder of a run
 log = logging.getLogger("envolve")
 
 
@@ -122,10 +123,10 @@ def _folder(config: GymConfig, options: GymOptions) -> Path:
     now = config.model_dump_json(indent=1).encode()
     if options.resume is None:
         folder = run_folder(config, options.results_dir)
-        write_atomic(str(folder / "config.json"), now)
+        write_atomic(str(folder / CONFIG_FILE), now)
         return folder.resolve()
     folder = options.resume
-    before = read_plain(folder / "config.json", MAX_USER_TEXT)
+    before = read_plain(folder / CONFIG_FILE, MAX_USER_TEXT)
     if before is None:
         raise ConfigError([f"--resume {folder}: found no config.json, expected the folder of a run"])
     if before != now:

@@ -297,7 +297,8 @@ def _outcome(one: _Running, limits: Limits, late: str) -> JobOutcome:
     if late:
         outcome.error, outcome.kind = late, "killed"
     elif isinstance(result.get("error"), str):
-        outcome.error, outcome.kind = _text(result["error"], 8000), _text(result.get("kind"), 20)
+        said = _text(result["error"], 8000)
+        outcome.error, outcome.kind = said if said.strip() else "no reason given", _kind(one.job, result)
     elif code != 0 or not result:
         outcome.error, outcome.kind = _how_it_died(one.job.folder, code, limits), "killed"
     else:
@@ -309,6 +310,13 @@ def _outcome(one: _Running, limits: Limits, late: str) -> JobOutcome:
         if one.job.mode != "check" and "fitness_score" not in outcome.final:
             outcome.error, outcome.kind = "the training ended without a fitness", "killed"
     return outcome
+
+
+def _kind(job: TrainingJob, result: dict[str, Any]) -> str:
+    """Whose fault it says it is. A model's code may write anything, so that this machine cannot jail is believed only
+    where none has run."""
+    kind = _text(result.get("kind"), 20)
+    return kind if kind == "user" or (kind == "jail" and (job.code is None or job.mode == "check")) else "reward"
 
 
 def _how_it_died(folder: Path, code: int | None, limits: Limits) -> str:

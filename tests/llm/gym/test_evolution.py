@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,17 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 from envolve.experiments.pages import KINDS
+from envolve.llm.arguments import Args
 from envolve.llm.gym.config import load_gym_config
-from envolve.llm.gym.evolution import run_config
+from envolve.llm.gym.evolution import resume_command, run_config
 from envolve.llm.gym.prompts import GymBrief
 from envolve.llm.gym.reward import StepCall
 from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.setup import GymOptions, checked_benchmark
 from envolve.llm.gym.train import JobOutcome
+from envolve.llm.models.ledger import Budget
+from envolve.llm.models.prices import Price
+from envolve.llm.plan import stored_args
 from envolve.llm.vetting.jail import locks as jail
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.page.kinds import read_page
@@ -83,6 +88,25 @@ def test_wrong_arguments_cost_nothing(tmp_path, caplog) -> None:
     for text in ("did you mean", "did you mean walk", "nowhere.jsonl", "found no config.json", "found no text"):
         assert text in caplog.text, text
     assert not list((tmp_path / "runs").glob("walk/*/code"))
+
+
+def test_the_command_to_go_on_has_what_was_limited_and_nothing_else(tmp_path, caplog) -> None:
+    options = GymOptions(
+        llm="m", budget=Budget(5.0, 1000), max_tokens=8192, prices={"m": Price(1, 2.5)}, memory=2**30, seconds=1800.0,
+        processes=3, parallel=2, timeout=9.0, set=("eureka.samples=2",),
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    words = shlex.split(resume_command(Path("c.yml"), options, folder))
+    assert " ".join(words[words.index("--config") :]) == (
+        f"--config c.yml --resume {folder} --llm m --max-tokens 8192 --parallel 2 --timeout 9 --processes 3 "
+        "--budget-usd 5 --budget-tokens 1000 --memory 1 --hours 0.5 --price m=1,2.5 --set eureka.samples=2"
+    )
+    usual = shlex.split(resume_command(Path("c.yml"), GymOptions(), folder))
+    assert usual[-4:] == ["--config", "c.yml", "--resume", str(folder)]
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="add --config FILE"):
+        stored_args(Args(resume=folder))
 
 
 def test_old_names_of_gymnasium_are_renewed(tmp_path, caplog) -> None:

@@ -239,6 +239,9 @@ def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:
         assert outcome(result).error is not None
     shown = outcome({"error": "\x1b[2Jgone\n", "kind": "reward", "notes": ["\x07"]}, {"a": [10**400]})
     assert shown.error == "?[2Jgone\n" and shown.notes == ["?"] and shown.curves == {}
+    assert outcome({"error": " \n", "kind": "user"}).error == "no reason given"
+    for said, kind in (("jail", "reward"), ("user", "user"), ("x", "reward"), (3, "reward")):
+        assert outcome({"error": "x", "kind": said}).kind == kind  # a reward must not stop the run
     secret = tmp_path / "secret"
     secret.write_text('{"final": {"fitness_score": 1.0}}')
     (out / "result.json").unlink()
