@@ -9,6 +9,8 @@ from torch import Tensor
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.memory.rows import Chunk, Counters, Handout
 
+PATIENCE = 300.0  # s without a hub that works: a memory of gigabytes is read again after a death
+PAUSE = 0.1  # s between two tries
 RAISED: dict[str, type[Exception]] = {"Finished": Finished, "Unpublished": Unpublished}
 
 

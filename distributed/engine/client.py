@@ -10,14 +10,12 @@ from typing import Any
 import grpc
 
 from envolve.core.files import read_text
-from envolve.distributed.engine.calls import RAISED, HubCalls, HubGone
+from envolve.distributed.engine.calls import PATIENCE, PAUSE, RAISED, HubCalls, HubGone
 from envolve.distributed.engine.limits import CALLS
 from envolve.distributed.engine.server import ADDRESS, OPTIONS, SERVICE, TOKEN
 from envolve.distributed.engine.wire import pack, unpack
 from envolve.outer.checkpoint import RunError
 
-PATIENCE = 300.0  # s without a hub: a memory of gigabytes is read again after a death
-PAUSE = 0.1  # s between two tries
 CALL_SECONDS = 60.0  # s that a call may take beside what it waits for: the hub of then may hang
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED)
 
@@ -56,10 +54,14 @@ class RemoteHub(HubCalls):
             except (OSError, ValueError):  # no file, or of a hub that is being made
                 what = f"no hub is named in {self.path}"
             except grpc.RpcError as e:
-                if e.code() not in AGAIN:
-                    raise RunError(f"the hub at {self.known['address']} refused: {e.details()}") from None
-                what = f"the hub at {self.known['address']} does not answer ({e.code().name})"
-                self.close()
+                where, code = f"the hub at {self.known['address']}", e.code()
+                if code == grpc.StatusCode.INTERNAL:  # its disk is full, say; it goes on
+                    what = f"{where} fails: {e.details()}"
+                elif code in AGAIN:
+                    what = f"{where} does not answer ({code.name})"
+                    self.close()
+                else:
+                    raise RunError(f"{where} refused: {e.details()}") from None
             if time.monotonic() > deadline:
                 raise HubGone(f"{what}, for {self.patience:.0f} s")
             time.sleep(PAUSE)

@@ -32,7 +32,7 @@ from envolve.distributed.files.params import TrainParamsBase
 from envolve.distributed.files.params_file import frozen
 from envolve.distributed.files.run_folder import REPLAY, RunSettings, is_done, read_settings
 from envolve.distributed.programs.running import PAUSE, run_collector, run_evaluator, run_learner
-from envolve.distributed.programs.supervisor import DONE, FAILED, WRONG
+from envolve.distributed.programs.supervisor import DONE, FAILED, STUCK, WRONG
 from envolve.distributed.programs.turns import make_hub, widths_of
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
@@ -60,7 +60,7 @@ def run_role(role: str, folder: Path, worker: int, bind: str) -> None:
     """Runs the program to the end of the run. Raises RunError, ConfigError, HubGone, OSError."""
     params, settings = frozen(folder), read_settings(folder)
     if not 0 <= worker < settings.num_collectors:
-        raise RunError(f"--worker: found {worker}, expected 0 to {settings.num_collectors - 1}")
+        raise ConfigError([f"--worker: found {worker}, expected 0 to {settings.num_collectors - 1}"])
     own = {"learner": "learner", "replay": REPLAY, "collector": f"train/{worker}", "evaluator": "eval"}[role]
     (folder / own).mkdir(parents=True, exist_ok=True)
     with locked(folder / own):
@@ -102,9 +102,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     worker = int(os.environ.get("SLURM_PROCID", "0")) if args.worker is None else args.worker
     try:
         run_role(args.role, args.exp_dir, worker if args.role == "collector" else 0, args.bind)
-    except (RunError, ConfigError) as e:
+    except ConfigError as e:
         log.error("%s", e)
         return WRONG
+    except RunError as e:
+        log.error("%s", e)
+        return STUCK
     except (HubGone, OSError) as e:
         log.error("%s", e)
         return DONE if is_done(args.exp_dir) else FAILED

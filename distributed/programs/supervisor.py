@@ -1,8 +1,8 @@
 """Supervises the programs of a run: starts one per role, and restarts those that die, each on its own.
 
 The exit code of a process tells the supervisor what to do. DONE: its work is done; once this holds for the deciding
-role (the learner), the others are ended. WRONG: a restart would not help. Anything else, and any signal, is a crash.
-Linux.
+role (the learner), the others are ended. WRONG: its arguments do not go together. STUCK: it would meet the same again,
+as diverged weights. Anything else, and any signal, is a crash, after which it is started again. Linux.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from envolve.core.supervisor import RestartPolicy
 log = logging.getLogger("envolve")
 
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130  # of roles, and of Supervisor.run
+STUCK = 3  # of roles; the run has FAILED
+WHY = {WRONG: "arguments that do not go together", STUCK: "a new start would not help"}
 POLL = 0.05  # s
 STOP_SECONDS = 30.0  # from SIGTERM to SIGKILL: a learner writes a checkpoint in between
-POLICY = RestartPolicy(final=(DONE, WRONG), quick_kills=50)
+POLICY = RestartPolicy(final=(DONE, WRONG, STUCK), quick_kills=50)
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,9 @@ class Supervisor:
         codes = {child.name: code for child, code in self._supervisor.codes.items()}
         for child in self._children:
             if (code := codes.get(child.name, DONE)) != DONE:
-                why = "arguments that do not go together" if code == WRONG else "it cannot be kept alive"
+                why = WHY.get(code, "it cannot be kept alive")
                 log.error("%s: %s; the end of %s:\n%s", child.name, why, child.log_path, child.last_words())
-                return code
+                return FAILED if code == STUCK else code
         if all(codes.get(name) == DONE for name in self._decide):
             return DONE
         self._supervisor.start_due()

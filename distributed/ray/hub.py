@@ -13,12 +13,13 @@ import logging
 import os
 import shutil
 import socket
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from envolve.core.cleaning import one_line
-from envolve.distributed.engine.calls import RAISED, HubCalls, HubGone
+from envolve.distributed.engine.calls import PATIENCE, PAUSE, RAISED, HubCalls, HubGone
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.engine.limits import CALLS
 from envolve.distributed.engine.wire import WireError, pack, unpack
@@ -89,15 +90,27 @@ class RayHub(HubCalls):
 
     def _call(self, name: str, *args: Any, wait: float = 0.0) -> Any:
         """Raises HubGone, RunError, and what the hub's method raises."""
-        try:
-            reply = unpack(actors.call(self.actor, "call", name, pack(args)))
-        except actors.Gone as e:
-            raise HubGone(f"the hub is gone: {e}") from None
-        except (WireError, ValueError, RuntimeError, OSError) as e:
-            raise RunError(f"the hub refused: {name}: {one_line(str(e).splitlines()[-1])}") from None
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                reply = unpack(actors.call(self.actor, "call", name, pack(args)))
+                break
+            except actors.Gone as e:
+                raise HubGone(f"the hub is gone: {e}") from None
+            except (WireError, ValueError, RuntimeError) as e:
+                raise RunError(f"the hub refused: {name}: {_last_line(e)}") from None
+            except OSError as e:  # its disk is full, say; it goes on
+                if time.monotonic() > deadline:
+                    raise HubGone(f"the hub fails: {name}: {_last_line(e)}, for {PATIENCE:.0f} s") from None
+                time.sleep(PAUSE)
         if isinstance(reply, str):
             raise RAISED[reply]
         return reply[0]
+
+
+def _last_line(e: Exception) -> str:
+    """Ray puts the remote traceback before it."""
+    return one_line((str(e).splitlines() or [type(e).__name__])[-1])
 
 
 class RayChart:

@@ -7,9 +7,12 @@ GET  /status              task, settings, what waits, the human's score
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,8 +22,11 @@ from envolve.llm.evaluator.work import Evaluator
 MOST_BYTES = 262_144  # of a request
 MOST_WAIT = 3_600.0  # s
 MOST_CONNECTIONS = 64  # at once; more are answered with 503
+MOST_STRANGERS = 64  # connections that have not shown the token yet; more are closed
 NOT_A_NUMBER = float("nan")
 IDLE = 60.0  # s that a connection may be silent
+HEADERS = 10.0  # s until the token must be there
+DRAIN_BYTES, DRAIN_SECONDS = 1 << 22, 2.0  # of a body that is not wanted: who is still sending reads no answer
 
 
 class Server(ThreadingHTTPServer):
@@ -33,7 +39,15 @@ class Server(ThreadingHTTPServer):
         """port: 0 takes a free one. Raises OSError."""
         self.evaluator, self.token = evaluator, token
         self.room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.strangers = threading.BoundedSemaphore(MOST_STRANGERS)
         super().__init__((host, port), Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Gives a connection a thread, if strangers do not have too many already."""
+        if self.strangers.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
     @property
     def url(self) -> str:
@@ -55,6 +69,28 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "envolve"
     sys_version = ""
 
+    def setup(self) -> None:
+        super().setup()
+        self._strange = True
+        self._late = threading.Timer(HEADERS, self._give_up)
+        self._late.daemon = True
+        self._late.start()
+
+    def finish(self) -> None:
+        self._known()
+        super().finish()
+
+    def _known(self) -> None:
+        """Makes room for the next stranger."""
+        self._late.cancel()
+        if self._strange:
+            self._strange = False
+            self.server.strangers.release()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged per request."""
 
@@ -65,16 +101,32 @@ class Handler(BaseHTTPRequestHandler):
         self._answered(self._get)
 
     def _answered(self, work: Any) -> None:
+        given = self.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
+            return self._refuse(401, "no such token; send the header Authorization: Bearer TOKEN")
+        self._known()
         if not self.server.room.acquire(blocking=False):
-            return self._say(503, {"error": f"more than {MOST_CONNECTIONS} connections at once; try again"})
+            return self._refuse(503, f"more than {MOST_CONNECTIONS} connections at once; try again")
         try:
-            given = self.headers.get("Authorization", "").encode()
-            if not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
-                return self._say(401, {"error": "no such token; send the header Authorization: Bearer TOKEN"})
+            length = self.headers.get("Content-Length", "")
+            if length.isascii() and length.isdigit() and int(length) > MOST_BYTES:
+                return self._refuse(413, f"a request of {int(length)} bytes, at most {MOST_BYTES} are read")
             status, content = work(urlsplit(self.path))
             return self._say(status, content)
         finally:
             self.server.room.release()
+
+    def _refuse(self, status: int, why: str) -> None:
+        """Answers without having read the body, and reads it then for a moment: the sender of a connection that closes
+        meanwhile sees a broken pipe and no answer."""
+        self._say(status, {"error": why})
+        self.close_connection = True
+        left, end = DRAIN_BYTES, time.monotonic() + DRAIN_SECONDS
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(DRAIN_SECONDS)
+            while left > 0 and time.monotonic() < end and (piece := self.rfile.read1(1 << 16)):
+                left -= len(piece)
 
     def _post(self, url: Any) -> tuple[int, dict[str, Any]]:
         if url.path != "/evaluate":
@@ -82,9 +134,6 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdigit():
             return 411, {"error": "Content-Length is missing"}
-        if int(length) > MOST_BYTES:
-            self.close_connection = True
-            return 413, {"error": f"a request of {int(length)} bytes, at most {MOST_BYTES} are read"}
         code = self._code(self.rfile.read(int(length)))
         if code is None:
             return 400, {"error": 'expected {"code": "..."} as JSON, or a reply as text/plain, in UTF-8'}

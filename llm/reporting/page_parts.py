@@ -13,6 +13,7 @@ from envolve.llm.reporting.films import FOLDER
 from envolve.llm.reporting.lineage import families, name_of
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.individual import HUMAN, SCORE, Individual, best_of, ranking
+from envolve.llm.search.reflection import points
 from envolve.outer.page.charts import PALETTE, Line, lines, number, numbers, robust
 from envolve.outer.page.common import finite, label
 from envolve.outer.page.parts import Chart, Film, Lineage, Part
@@ -109,7 +110,7 @@ def lineage(
     rows = rows_of(everyone)
     nodes, details = [], {}
     for i in everyone:
-        tokens, usd = calls.get(i.call, (None, None))
+        tokens, usd = paid(i, calls)
         low, high = i.interval if i.interval is not None else (math.nan, math.nan)
         why = i.rejection[1] if i.rejection is not None else i.failure or ""
         nodes.append(
@@ -139,9 +140,16 @@ def lineage(
             "reply": i.reply if i.reply.strip() != i.code.strip() else "",
             "notes": list(i.notes),
             "tuned": i.tuned,
-            "curves": {name: numbers(thinned(values)) for name, values in _ordered(i.curves)},
+            "curves": {name: numbers(points(values, POINTS)) for name, values in _ordered(i.curves)},
         }
     return Lineage(nodes, details, unit, best, {} if folder is None else node_films(folder, everyone))
+
+
+def paid(i: Individual, calls: Mapping[int, tuple[int, float | None]]) -> tuple[int | None, float | None]:
+    """Tokens and USD of a candidate with all its repairs; None where no call, or no price, is known."""
+    known = [calls[number] for number in i.calls if number in calls]
+    prices = [usd for _, usd in known if usd is not None]
+    return (sum(tokens for tokens, _ in known) if known else None), (sum(prices) if prices else None)
 
 
 def node_films(folder: Folder, everyone: Sequence[Individual]) -> dict[str, Film]:
@@ -158,13 +166,6 @@ def node_films(folder: Folder, everyone: Sequence[Individual]) -> dict[str, Film
 
 def _ordered(curves: Mapping[str, Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
     return sorted(curves.items(), key=lambda item: (item[0] != SCORE, item[0] != "reward"))
-
-
-def thinned(values: Sequence[float], most: int = POINTS) -> Sequence[float]:
-    """At most ``most`` of the values, the first and the last among them."""
-    if len(values) <= most:
-        return values
-    return [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]
 
 
 def progress(written: Sequence[Individual], human: Individual | None, unit: str) -> Chart | None:
@@ -245,17 +246,17 @@ def verdicts(written: Sequence[Individual]) -> Chart | None:
 
 
 def tunings(folder: Folder) -> list[Part | None]:
+    """Mean and best score of each generation, for the candidates whose numbers were tuned."""
     out: list[Part | None] = []
     for path in sorted(folder.path.glob("tune_*.jsonl"))[:6]:
         rows = folder.attempt(path.name, lambda p=path: [c for _, c in json_lines.read(p)]) or []  # type: ignore[misc]
-        names = [
-            k
-            for k, v in (rows[0] if rows else {}).items()
-            if isinstance(v, (int, float)) and k not in ("generation", "steps")
-        ]
-        x = [finite(r.get("generation", k)) for k, r in enumerate(rows)]
-        drawn = [Line(label(n), x, [finite(r.get(n)) for r in rows], c) for n, c in zip(names, PALETTE)]
-        if drawn:
+        found = [s if isinstance(s := row.get("scores"), list) else [] for row in rows]
+        scores = [[x for x in map(finite, row) if math.isfinite(x)] for row in found]
+        x = [float(k) for k in range(1, len(rows) + 1)]
+        if any(scores):
+            means = [sum(row) / len(row) if row else math.nan for row in scores]
+            best = [max(row, default=math.nan) for row in scores]
+            drawn = [Line("mean", x, means, PALETTE[0]), Line("best", x, best, PALETTE[1])]
             out.append(lines(f"Candidate {path.stem.removeprefix('tune_')}", drawn, "generation", "score"))
     return out
 
@@ -264,7 +265,7 @@ def price(written: Sequence[Individual], calls: Mapping[int, tuple[int, float | 
     """Score against the money spent until then; nothing where all was free."""
     spent, x, y, best = 0.0, [], [], -math.inf
     for i in sorted(written, key=lambda i: i.id):
-        spent += calls.get(i.call, (0, 0.0))[1] or 0.0
+        spent += paid(i, calls)[1] or 0.0
         if i.ok:
             best = max(best, i.score)
             x.append(spent)

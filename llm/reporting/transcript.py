@@ -45,7 +45,7 @@ def write_transcript(
     written = sorted((i for i in individuals if i.operator != HUMAN), key=lambda i: i.id)
     known = {i.id for i in written}
     for i in written:
-        text = page(i, human, unit, prompts.get(i.call), known)
+        text = page(i, human, unit, prompts.get(i.calls[-1]), known)
         write_text(folder / f"{name_of(i)}.md", text)
     write_text(folder / "README.md", index_page(written, human, title, unit))
 
@@ -72,11 +72,14 @@ def index_page(written: Sequence[Individual], human: Individual | None, title: s
 def page(
     i: Individual, human: Individual | None, unit: str, prompt: Messages | None, known: set[int] | None = None
 ) -> str:
-    """Page of one attempt: prompt, reply, verdict, scores."""
+    """Page of one attempt: prompt (of the last call), reply, verdict, scores."""
     parents = ", ".join(_link(p) if known is None or p in known else number_name(p) for p in i.parents)
     facts = [f"iteration {i.iteration + 1}", f"island {i.island}", i.operator + (f" of {parents}" if parents else "")]
     out = [f"# {name_of(i)}: {score_text(i)}{f' {unit}' if i.ok else ''}", ""]
-    out += [f"{', '.join(facts)}; model {one_line(i.model) or 'unknown'}; call {i.call}. [All attempts](README.md)", ""]
+    out += [
+        f"{', '.join(facts)}; model {one_line(i.model) or 'unknown'}; call {i.calls[-1]}. [All attempts](README.md)",
+        "",
+    ]
     if prompt is None:
         out += ["The prompt is not in calls.jsonl.", ""]
     for role, content in prompt or ():
@@ -96,7 +99,7 @@ def page(
     out += [f"- {one_line(note, 300)}" for note in i.notes] + [""] * bool(i.notes)
     for k, before in enumerate(i.repairs, 1):
         stage, why = before["rejection"] or ("in training", before["failure"] or "")
-        out += [f"## Before repair {k} (call {before['call']})", "", f"{one_line(stage)}:", "", fenced(why)]
+        out += [f"## Before repair {k}, which is call {before['call']}", "", f"{one_line(stage)}:", "", fenced(why)]
         out += [fenced(before["code"] or before["reply"], "python")]
     if i.code:
         out += ["## Code", "", fenced(i.code, "python")]

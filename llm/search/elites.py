@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from envolve.llm.search.bandit import choose_models
-from envolve.llm.search.greedy import Extras, Memory, repairable
+from envolve.llm.search.greedy import Extras, Memory, drawn_rank, repairable
 from envolve.llm.search.individual import (
     CROSSOVER,
     IMPROVE,
@@ -119,7 +119,4 @@ class Elites(Memory):
 
 def _by_rank(rng: np.random.Generator, count: int) -> int:
     """Rank 0, 1, ...: half of the draws are even, half prefer the better."""
-    if rng.random() < 0.5:
-        return int(rng.integers(count))
-    weights = 1 / np.arange(1, count + 1)
-    return int(rng.choice(count, p=weights / weights.sum()))
+    return int(rng.integers(count)) if rng.random() < 0.5 else drawn_rank(rng, count)

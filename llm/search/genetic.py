@@ -33,7 +33,7 @@ from envolve.llm.search.graphs import (
     types,
     walk,
 )
-from envolve.llm.search.greedy import Memory
+from envolve.llm.search.greedy import Memory, drawn_rank
 from envolve.llm.search.individual import CROSSOVER, IMPROVE, INITIAL, Individual, Proposal, ranking
 from envolve.llm.search.novelty import features
 
@@ -95,7 +95,8 @@ class Genetic(Memory):
         for attempt in range(TRIES + 1):
             operator = str(rng.choice(list(SHARES), p=list(SHARES.values()))) if parents else INITIAL
             operator = INITIAL if attempt == TRIES else operator
-            chosen = [_by_rank(rng, parents) for _ in range({INITIAL: 0, IMPROVE: 1, CROSSOVER: 2}[operator])]
+            count = {INITIAL: 0, IMPROVE: 1, CROSSOVER: 2}[operator]
+            chosen = [parents[drawn_rank(rng, len(parents))] for _ in range(count)]
             try:
                 graph_file = encode(self._made(rng, operator, chosen), self.task.name)
             except GraphError:
@@ -253,12 +254,6 @@ def _pool(x: Op) -> list[str]:
 
 def _changes(x: Expression) -> bool:
     return not (isinstance(x, Op) and x.constant is not None)
-
-
-def _by_rank(rng: np.random.Generator, parents: Sequence[Individual]) -> Individual:
-    """The k-th best with a probability proportional to 1 / k."""
-    weights = 1 / np.arange(1, len(parents) + 1)
-    return parents[int(rng.choice(len(parents), p=weights / weights.sum()))]
 
 
 def _rounded(x: float) -> float:

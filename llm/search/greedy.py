@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from envolve.llm.search.bandit import choose_models
 from envolve.llm.search.individual import (
     CALL,
@@ -122,6 +124,12 @@ class Greedy(Memory):
             operator, messages = self.improved(k, best, human, failed)
             out.append(Proposal(operator, (best.id,), 0, model, messages))
         return self.noted(out, known)
+
+
+def drawn_rank(rng: np.random.Generator, count: int) -> int:
+    """Draws rank 0, 1, ...: the k-th best with a probability proportional to 1 / k, whatever the scores are."""
+    weights = 1 / np.arange(1, count + 1)
+    return int(rng.choice(count, p=weights / weights.sum()))
 
 
 def repairable(individuals: Sequence[Individual]) -> list[Individual]:

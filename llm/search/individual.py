@@ -63,6 +63,11 @@ class Individual:
     short: float = math.nan  # score after the short training of a cascade
 
     @property
+    def calls(self) -> tuple[int, ...]:
+        """Numbers of its calls: the first, then one for each repair; the last gave the reply."""
+        return (self.call, *(before["call"] for before in self.repairs))
+
+    @property
     def ok(self) -> bool:
         return math.isfinite(self.score)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envolve.llm.search.bandit import choose_models
-from envolve.llm.search.greedy import Extras, Memory, repairable
+from envolve.llm.search.greedy import Extras, Memory, drawn_rank, repairable
 from envolve.llm.search.individual import (
     CROSSOVER,
     IMPROVE,
@@ -143,7 +143,7 @@ class Islands(Memory):
             return REPAIR, [broken.pop(0)]
         if not living or operator == INITIAL:
             return INITIAL, []
-        first = living[_by_rank(rng, len(living))]
+        first = living[drawn_rank(rng, len(living))]
         if operator == CROSSOVER:
             own = {i.id for i in living}  # migrants included
             strangers = {i.id: i for other in populations for i in other if i.id not in own}
@@ -151,7 +151,7 @@ class Islands(Memory):
             if strangers and (not mates or rng.random() < self.mix.across):
                 mates = ranking(strangers.values())
             if mates:
-                return CROSSOVER, [first, mates[_by_rank(rng, len(mates))]]
+                return CROSSOVER, [first, mates[drawn_rank(rng, len(mates))]]
         return IMPROVE, [first]
 
     def _messages(self, operator: str, parents: Sequence[Individual], human: Individual | None) -> Messages:
@@ -160,9 +160,3 @@ class Islands(Memory):
         if operator == REPAIR:
             return self.prompts.repair(parents[0])
         return self.prompts.crossover(parents, human)
-
-
-def _by_rank(rng: np.random.Generator, count: int) -> int:
-    """Draws rank 0, 1, ...: the k-th best with a probability proportional to 1 / k, whatever the scores are."""
-    weights = 1 / np.arange(1, count + 1)
-    return int(rng.choice(count, p=weights / weights.sum()))

@@ -115,6 +115,8 @@ class _Server:
                 answer.set_result((["limits", LOST], b""))
         try:
             with self._sending:
+                if self._closed:  # the number of its pipe may be another file's by now
+                    raise VetError("limits", LOST)
                 jailed.send(self._to, json.dumps({"number": number, **request}).encode())
             reason, data = answer.result(self._patience)
         except (OSError, FutureTimeout):

@@ -4,6 +4,7 @@ import json
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -123,3 +124,25 @@ def test_who_finds_no_hub_waits_and_then_says_so(tmp_path: Path) -> None:
     with pytest.raises(HubGone, match="does not answer"):
         hub.progress()
     hub.close()
+
+
+def test_trouble_of_the_hub_itself_is_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
+    run, hub, left = Run(small(), tmp_path), RemoteHub(tmp_path, patience=20), [2]
+    progress = run.hub.progress
+
+    def troubled() -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(28, "No space left on device")
+        return progress()
+
+    monkeypatch.setattr(run.hub, "progress", troubled)
+    server = HubServer(run.hub, tmp_path)
+    try:
+        assert hub.progress().steps == 0 and left == [0]
+        left[0], hub.patience = 10**9, 0.3
+        with pytest.raises(HubGone, match="fails: progress: OSError.*No space left"):
+            hub.progress()
+    finally:
+        hub.close()
+        server.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envolve.distributed.programs.supervisor import DONE, FAILED, STOPPED, WRONG, Role, Supervisor
+from envolve.distributed.programs.supervisor import DONE, FAILED, STOPPED, STUCK, WRONG, Role, Supervisor
 from tests.outer.small import default_sigint
 
 ROOT = Path(__file__).parents[3]
@@ -115,10 +115,11 @@ def test_delays_double_while_deaths_are_quick(tmp_path: Path, caplog: Any) -> No
     assert delays == pytest.approx([1e-3 * 2**i for i in range(1, 10)])
 
 
-def test_wrong_arguments_are_not_tried_again(tmp_path: Path) -> None:
-    roles = [Role("learner", python(FOREVER), decides=True), Role("collector_0", python("raise SystemExit(2)"))]
+@pytest.mark.parametrize("code, run, words", [(WRONG, WRONG, "do not go together"), (STUCK, FAILED, "would not help")])
+def test_what_would_not_help_is_not_tried_again(tmp_path: Path, caplog: Any, code: int, run: int, words: str) -> None:
+    roles = [Role("learner", python(FOREVER), decides=True), Role("collector_0", python(f"raise SystemExit({code})"))]
     s = supervisor(roles, tmp_path)
-    assert s.run() == WRONG and s.deaths()["collector_0"] == 0
+    assert s.run() == run and s.deaths()["collector_0"] == 0 and words in caplog.text
 
 
 def test_a_role_that_is_done_early_is_left_alone(tmp_path: Path) -> None:

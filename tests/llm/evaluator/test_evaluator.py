@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -12,12 +13,14 @@ import pytest
 
 from envolve.agents.shaped.halving import Training
 from envolve.agents.shaped.training import default_section
+from envolve.llm.evaluator import web
 from envolve.llm.evaluator.client import EvaluatorError, score
 from envolve.llm.evaluator.store import Store, StoreError
 from envolve.llm.evaluator.web import MOST_BYTES, Server
 from envolve.llm.evaluator.work import Evaluator
 from envolve.llm.vetting.vet import Rejection, Vetted
 from envolve.outer.reporting.board import Board
+from tests.llm.scripted_server import wait_until
 from tests.llm.test_evolution import graph_file
 from tests.outer.reporting.events import scalars
 
@@ -113,6 +116,36 @@ def test_nothing_without_the_token(server) -> None:
 def test_odd_requests_are_answered(server, path, body, status) -> None:
     found, content = ask(server, path, body)
     assert found == status and content["error"]
+
+
+@pytest.mark.parametrize(("token", "status"), [("secret", 413), ("wrong", 401)])
+def test_a_large_body_that_is_refused_is_no_broken_pipe(server, token, status) -> None:
+    for _ in range(5):
+        assert ask(server, "/evaluate", b"x" * (2 << 20), token)[0] == status
+
+
+def test_strangers_that_say_nothing_have_few_threads_and_little_time(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(web, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(web, "HEADERS", 0.5)
+    with Server(make(tmp_path / "store"), "secret") as server, contextlib.ExitStack() as stack:
+        server.begin()
+        before = threading.active_count()
+        silent = [stack.enter_context(socket.create_connection(server.server_address[:2])) for _ in range(9)]
+        wait_until(lambda: any(closed(s) for s in silent), 10)
+        assert threading.active_count() - before <= 2 * 3  # a thread and a clock each
+        wait_until(lambda: all(closed(s) for s in silent), 10)
+        assert ask(server, "/status")[0] == 200
+        server.shutdown()
+
+
+def closed(connection: socket.socket) -> bool:
+    connection.settimeout(0.01)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def test_the_documented_curl_sends_json_under_another_name(server) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from envolve.llm.reporting import page
-from envolve.llm.reporting.page_parts import rows_of, thinned
+from envolve.llm.reporting.page_parts import rows_of
 from envolve.outer.page import write
-from envolve.outer.page.parts import Lineage
+from envolve.outer.page.parts import Chart, Lineage
 from envolve.outer.page.reading import Folder
 from tests.examples import some_slow
 from tests.llm.attempts import evolution
@@ -101,6 +101,26 @@ def test_the_last_test_decides(tmp_path: Path) -> None:
     assert part.best == 3
 
 
+def test_repairs_are_paid_and_tunings_are_drawn(tmp_path: Path) -> None:
+    everyone = evolution(1, 3)
+    everyone[1].repairs = [{"call": 90, "reply": "", "code": "", "rejection": ("trace", "line 1"), "failure": None}]
+    run = write_run(tmp_path / "run", everyone)
+    with open(run / "calls.jsonl", "a") as file:
+        line = {"index": 90, "sha256": "0", "reply": "r", "tokens": [100, 11], "usd": 0.5}
+        file.write(json.dumps(line) + "\n")
+    rows = [{"scores": [1.0, None, 3.0], "steps": 9}, {"scores": [None, None, None], "steps": 9}]
+    (run / "tune_1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = page.read(Folder(run))
+    nodes, _ = lineage_of(check_safe(write.html([made])))
+    assert (nodes["i001"]["tokens"], nodes["i001"]["usd"]) == (1113 + 111, 0.0123 + 0.5)
+    assert (nodes["i002"]["tokens"], nodes["i002"]["usd"]) == (1113, 0.0123)
+    charts = {part.title: part for s in made.sections for part in s.parts if isinstance(part, Chart)}
+    mean, best = charts["Candidate 1"].data
+    assert mean["y"] == [2.0, None] and best["y"] == [3.0, None] and best["x"] == [1.0, 2.0]
+    spent = charts["Best score against money spent"].data[0]["x"]
+    assert max(spent) == pytest.approx(sum(0.0123 for _ in everyone) + 0.5)
+
+
 def test_rows_of_the_tree_do_not_cross_and_may_be_deep() -> None:
     chain = evolution(1, 1500)
     for i in chain:
@@ -110,4 +130,3 @@ def test_rows_of_the_tree_do_not_cross_and_may_be_deep() -> None:
     for i, parents in zip(few, ((), (0,), (0,), ())):
         i.parents = parents
     assert rows_of(few) == {1: 0.0, 2: 1.0, 0: 0.5, 3: 2.0}
-    assert thinned(list(range(100)), 3) == [0, 50, 99] and thinned([1.0], 3) == [1.0]

@@ -67,3 +67,15 @@ def test_prompts_come_from_the_record(tmp_path):
     assert "Make it run" not in (tmp_path / "transcript" / "i000.md").read_text()
     index = (tmp_path / "transcript" / "README.md").read_text()
     assert index.startswith("# Ant \\| title\n") and "[i001](i001.md)" in index
+
+
+def test_a_repair_is_shown_with_its_own_prompt(tmp_path):
+    (one,) = evolution(1, 1)
+    one.repairs = [{"call": 90, "reply": "old", "code": "", "rejection": ("trace", "line 1"), "failure": None}]
+    record = Record(tmp_path / "calls.jsonl", ["m"])
+    for index, asked in ((one.call, "the first question"), (90, "the repair's question")):
+        request = {"model": "m", "messages": [{"role": "user", "content": asked}]}
+        record.append({"index": index, "sha256": "x", "request": request, "failure": "busy"})
+    write_transcript(tmp_path / "transcript", [one], human(), "title", "m/s", tmp_path / "calls.jsonl")
+    text = (tmp_path / "transcript" / "i000.md").read_text()
+    assert "the repair's question" in text and "the first question" not in text and "call 90" in text

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envolve.llm.search.greedy import drawn_rank
 from envolve.llm.search.individual import Individual
-from envolve.llm.search.islands import Islands, Mix, _by_rank
+from envolve.llm.search.islands import Islands, Mix
 from tests.examples import examples
 from tests.llm.individuals import PlainPrompts, human, individual
 from tests.llm.simulated import run
@@ -94,7 +95,7 @@ def test_the_mix_is_what_was_asked_for_and_crosses_islands() -> None:
 
 def test_ranks_are_drawn_as_one_over_k() -> None:
     rng = np.random.default_rng(0)
-    counts = np.bincount([_by_rank(rng, 3) for _ in range(6000)]) / 6000
+    counts = np.bincount([drawn_rank(rng, 3) for _ in range(6000)]) / 6000
     assert counts == pytest.approx(np.array([6, 3, 2]) / 11, abs=0.03)
 
 
