@@ -77,7 +77,8 @@ class Args:
     agents: int | None = None
     """Agents of each kind at each place. Default: as many as there is time for, at most 10."""
     steps: int | None = None
-    """Training steps of an agent in the world. Default: 2048 to 10240, as there is time."""
+    """Training steps of an agent in the world. Default: 4096 to 10240, as there is time; PPO has 6144 at
+    least."""
     wrappers: Annotated[list[str], tyro.conf.arg(metavar="MODULE:CLASS ...")] = field(default_factory=list)
     """Wrappers around the environment; without a module: of gymnasium.wrappers."""
     env_kwargs: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)

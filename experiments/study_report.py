@@ -84,7 +84,7 @@ def report(args: Args) -> int:
     if not 0 <= args.port < 65536:
         raise ConfigError([f"--port: found {args.port}, expected 0 to 65535"])
     if args.text:
-        return max(study_text(folder, args.out) for folder in args.folder)
+        return max(study_text(folder, out) for folder, out in zip(args.folder, places(args)))
     if args.film:
         for folder in args.folder:
             film_of(folder)
@@ -97,7 +97,7 @@ def report(args: Args) -> int:
         return serve(pages, args.port, open_browser=args.open)
     folder = args.out if args.out is not None else args.folder[0] if len(args.folder) == 1 else Path()
     path = write_page(folder, content)
-    codes = [study_text(folder, args.out) for folder in args.folder if is_study(folder)]
+    codes = [study_text(folder, out) for folder, out in zip(args.folder, places(args)) if is_study(folder)]
     for problem in pages.problems:
         print(f"note: {problem}", file=sys.stderr)
     print(f"Page: {path} ({len(content.encode()) / 1e6:.1f} MB)")
@@ -107,6 +107,15 @@ def report(args: Args) -> int:
         if not webbrowser.open(path.resolve().as_uri()):
             print(f"No browser was found; open {path.resolve().as_uri()}")
     return max(codes, default=0)
+
+
+def places(args: Args) -> List[Optional[Path]]:
+    """Where the text report of each folder goes: of several, each has a folder of its own in --out."""
+    if args.out is None or len(args.folder) == 1:
+        return [args.out] * len(args.folder)
+    names = [folder.resolve().name for folder in args.folder]
+    twice = len(set(names)) < len(names)
+    return [args.out / (f"{number}_{name}" if twice else name) for number, name in enumerate(names, 1)]
 
 
 def film_of(folder: Path) -> None:

@@ -13,9 +13,11 @@ import email.utils
 import json
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from envolve.core.registry import nearest
@@ -27,6 +29,7 @@ log = logging.getLogger("envolve")
 
 MAX_BODY = 8 << 20  # bytes of a reply; 128,000 tokens are 0.5 MB
 MAX_TEXT = 1 << 20  # characters of a reply that are kept
+MAX_ERROR = 1 << 16  # bytes of the body of an error
 # What a server may refuse, and what is sent then: https://community.openai.com/t/938077 (max_completion_tokens); newer
 # models of OpenAI and Anthropic refuse any temperature but 1.
 ADAPTATIONS = {
@@ -64,7 +67,8 @@ class OpenAIChat:
         self._key, self._openai = key, openai
         # our own retries: one budget, one schedule, one log
         patience = openai.Timeout(timeout, connect=min(timeout, 20.0))
-        self._client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0, timeout=patience)
+        http = openai.DefaultHttpxClient(event_hooks={"response": [partial(_bounded, seconds=timeout)]})
+        self._client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0, timeout=patience, http_client=http)
         self._adapted: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
@@ -201,6 +205,28 @@ class OpenAIChat:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _bounded(response: Any, seconds: float) -> None:
+    """Cuts the body of an error after MAX_ERROR bytes or ``seconds``: `openai` reads it to its end."""
+    if response.status_code < 400:
+        return
+    package = sys.modules[type(response).__module__.partition(".")[0]]  # httpx or httpx2
+    whole, end = response.stream, time.monotonic() + seconds
+
+    class Beginning(package.SyncByteStream):  # type: ignore[misc, name-defined]
+        def __iter__(self) -> Iterator[bytes]:
+            left = MAX_ERROR
+            for piece in whole:
+                yield piece[:left]
+                left -= len(piece)
+                if left <= 0 or time.monotonic() > end:
+                    return
+
+        def close(self) -> None:
+            whole.close()
+
+    response.stream = Beginning()
 
 
 def _message(body: Any) -> str:

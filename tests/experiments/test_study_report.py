@@ -76,3 +76,15 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], wor
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
     assert not (run / "report.html").exists()
+
+
+def test_several_studies_have_folders_of_their_own_in_out(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    runs = [ALL["study"](tmp_path / name / "run") for name in ("a", "b")]
+    for words in ([], ["--text"]):
+        out = tmp_path / f"out{len(words)}"
+        assert exit_code(study_report.main, [*runs, "--out", out, *words]) == 0
+        assert sorted(str(p.relative_to(out)) for p in out.rglob("summary.txt")) == [
+            "1_run/summary.txt", "2_run/summary.txt",
+        ]  # fmt: skip

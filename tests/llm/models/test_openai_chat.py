@@ -11,10 +11,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import openai
 import pytest
 
 from envolve.core.places import IMPORTS
-from envolve.llm.models.openai_chat import OpenAIChat, _retry_after
+from envolve.llm.models.openai_chat import MAX_ERROR, OpenAIChat, _bounded, _retry_after
 from envolve.llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
@@ -220,6 +221,26 @@ def test_parallel_calls_learn_together(caplog) -> None:
             assert [backend.read(body, CALL.request).text for body in bodies] == ["fine"] * 4
         backend.close()
     assert len(caplog.records) == 3
+
+
+def test_an_error_without_end_is_cut() -> None:
+    http = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]  # httpx or httpx2
+
+    class Endless(http.SyncByteStream):
+        def __iter__(self):
+            while True:
+                yield b"x" * 1000
+
+    response = http.Response(400, stream=Endless())
+    _bounded(response, 60.0)
+    assert len(response.read()) == MAX_ERROR
+    response = http.Response(500, stream=Endless())
+    _bounded(response, 0.0)
+    assert len(response.read()) == 1000
+    drip = scripted.Answer(b"x" * 1000, 400, pause=0.05)
+    began = time.monotonic()
+    error, _ = send([drip], timeout=0.5)
+    assert isinstance(error, ChatFailure) and "HTTP 400" in str(error) and time.monotonic() - began < 20
 
 
 def test_a_refusal_that_stays_ends() -> None:
