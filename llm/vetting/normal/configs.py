@@ -86,6 +86,9 @@ def _fields(node: ast.ClassDef) -> Fields | None:
             isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         ):
             return None
+    values = [n for value in found.values() if value is not None for n in ast.walk(value)]
+    if any(isinstance(n, ast.Name) and n.id in found for n in values):  # outside the class the name means another thing
+        return None
     return None if any(name.startswith("__") for name in found) else found or None
 
 

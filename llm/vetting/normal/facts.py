@@ -16,6 +16,20 @@ from envolve.llm.vetting.allow.allowed_names import GIVEN
 MOST_VALUES = 32  # of a loop variable that stands in a text
 NUMBERS = (int, float)
 STATE_NAMES = ("state", "state_dict", "states", "obs_dict", "sim_state", "state_tensors")
+FLOAT32 = ("torch.float32", "torch.float", "np.float32", "numpy.float32")
+CHANGING = {
+    "append",
+    "extend",
+    "insert",
+    "update",
+    "pop",
+    "popitem",
+    "remove",
+    "clear",
+    "setdefault",
+    "sort",
+    "reverse",
+}
 _HIDDEN = re.compile(r"_+[A-Za-z0-9]\w*|[A-Za-z]\w*_")  # begins or ends with an underscore
 Text = str | int
 
@@ -33,9 +47,12 @@ class Facts:
         self.loaded: set[str] = set()
         self.imported: dict[str, str] = {}  # name: module, or module.name
         self.shared: set[str] = set()  # names of what has, or may have, another name: arguments, parts, aliases
+        self.assigned: dict[str, list[ast.expr]] = {}  # like values, with all that a name is bound to
+        self.changed: set[str] = set()  # names of objects that something may change in place
         self._loops: dict[str, list[ast.expr | None]] = {}  # loop variable: what it runs over; None: not known
         for node in ast.walk(tree):
             self._see(node)
+        self._change_under_other_names()
         self.renames = self._renames()
         self.state = self._passed_on({self._first(f) for k, f in self.functions.items() if k in self.types})
         self.state |= {n for n in STATE_NAMES if n not in self.values}
@@ -65,8 +82,17 @@ class Facts:
                 self.imported[name] = source + (alias.name if alias.asname or source else name)
         elif isinstance(node, (ast.For, ast.comprehension)):
             self._loop(node.target, node.iter)
+        elif isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            self._change(node.value)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            in_place = node.func.attr.endswith("_") and not node.func.attr.startswith("_")
+            if in_place or node.func.attr in CHANGING:
+                self._change(node.func.value)
+        if isinstance(node, ast.keyword) and node.arg == "out":
+            self._change(node.value)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             self.values[node.targets[0].id] = node.value
+            self.assigned.setdefault(node.targets[0].id, []).append(node.value)
             if isinstance(node.value, (ast.Name, ast.Subscript, ast.Attribute)):
                 self.shared.add(node.targets[0].id)
         if isinstance(node, (ast.Assign, ast.Tuple, ast.List, ast.Dict, ast.keyword)):
@@ -75,6 +101,37 @@ class Facts:
             self.shared |= {n.id for n in loads} if not isinstance(node, ast.keyword) else set()
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             self.values[node.target.id] = node.value
+            self.assigned.setdefault(node.target.id, []).append(node.value)
+
+    def _change(self, owner: ast.expr) -> None:
+        """Notes that this object, or a part of it, is changed in place."""
+        while isinstance(owner, (ast.Subscript, ast.Attribute)):
+            owner = owner.value
+        if isinstance(owner, ast.Name):
+            self.changed.add(owner.id)
+
+    def _change_under_other_names(self) -> None:
+        """An object that is changed under one name, or as an argument, is changed under all."""
+        for _ in range(4):
+            size = len(self.changed)
+            for name, values in self.assigned.items():
+                for value in values:
+                    if isinstance(value, ast.Name) and name in self.changed:
+                        self.changed.add(value.id)
+                    elif isinstance(value, ast.Name) and value.id in self.changed:
+                        self.changed.add(name)
+            for call in self.calls:
+                function = self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+                if function is not None:
+                    own = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+                    pairs = [*zip(own, call.args), *((k.arg, k.value) for k in call.keywords)]
+                    self.changed |= {v.id for o, v in pairs if isinstance(v, ast.Name) and o in self.changed}
+            if len(self.changed) == size:
+                return
+
+    def lasting(self, name: str) -> bool:
+        """True for a name that means the same object, unchanged, wherever it is read."""
+        return self.bound.get(name, 0) <= 1 and name not in self._loops and name not in self.changed
 
     def _bind(self, name: str) -> None:
         self.bound[name] = self.bound.get(name, 0) + 1
@@ -147,11 +204,13 @@ class Facts:
     def constant_tensor(self, node: ast.AST, depth: int = 0) -> ast.expr | None:
         """The number in ``torch.tensor(number)``, or in a name that is bound once to it; None: it is not known."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tensor":
+            if any(k.arg == "dtype" and ast.unparse(k.value) not in FLOAT32 for k in node.keywords):
+                return None
             first = node.args[0] if node.args else None
             while isinstance(first, ast.List) and len(first.elts) == 1:
                 first = first.elts[0]
             return first if first is not None and self.number(first) else None
-        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and depth < 4:
+        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and self.lasting(node.id) and depth < 4:
             value = self.values.get(node.id)
             return None if value is None else self.constant_tensor(value, depth + 1)
         alias = self.alias(node)
@@ -173,7 +232,7 @@ class Facts:
         elif isinstance(target, ast.Tuple):
             parts: list[ast.expr | None] = [None] * len(target.elts)
             if isinstance(over, ast.Call) and isinstance(over.func, ast.Name):
-                if over.func.id == "enumerate" and len(over.args) == 1 and len(parts) == 2:
+                if over.func.id == "enumerate" and len(over.args) == 1 and not over.keywords and len(parts) == 2:
                     parts = [ast.Call(ast.Name("len", ast.Load()), [over.args[0]], []), over.args[0]]
                 elif over.func.id == "zip" and len(over.args) == len(parts):
                     parts = list(over.args)
@@ -199,7 +258,7 @@ class Facts:
 
     def _elements(self, node: ast.expr) -> list[Text] | None:
         """Values of range(number), of a list of constants, of the keys of a dict of constants."""
-        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and node.id in self.values:
+        if isinstance(node, ast.Name) and self.lasting(node.id) and node.id in self.values:
             node = self.values[node.id]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
             if node.func.id == "len":
@@ -219,7 +278,7 @@ class Facts:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
             known = [n for a in node.args if (n := self._length(a)) is not None]
             return min(known) if known else None
-        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and node.id in self.values:
+        if isinstance(node, ast.Name) and self.lasting(node.id) and node.id in self.values:
             node = self.values[node.id]
         if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) <= MOST_VALUES:
             return len(node.elts)

@@ -21,7 +21,7 @@ def folded(node: ast.Call, facts: Facts) -> ast.expr | None:
     if not known or "reduce" in facts.functions or node.keywords or not 2 <= len(node.args) <= 3:
         return None
     function, values, start = node.args[0], node.args[1], node.args[2:]
-    if _adds(function):
+    if _adds(function, facts):
         return ast.Call(ast.Name("sum", ast.Load()), [values, *start], [])
     if not isinstance(values, (ast.List, ast.Tuple)) or not 0 < len(values.elts) <= MOST_NESTED:
         return None
@@ -30,16 +30,22 @@ def folded(node: ast.Call, facts: Facts) -> ast.expr | None:
         return None
     total = elements[0]
     for element in elements[1:]:
-        made = _applied(function, total, element)
+        made = _applied(function, total, element, facts)
         if made is None:
             return None
         total = made
     return total
 
 
-def _adds(function: ast.expr) -> bool:
+def _known(function: ast.expr, facts: Facts) -> str:
+    """Name of a function of a module; "" for an own one, whatever it is called."""
+    text = ast.unparse(function) if isinstance(function, (ast.Name, ast.Attribute)) else ""
+    return "" if text.split(".")[0] in facts.bound else text
+
+
+def _adds(function: ast.expr, facts: Facts) -> bool:
     if isinstance(function, (ast.Name, ast.Attribute)):
-        return ast.unparse(function) in ADDS
+        return _known(function, facts) in ADDS
     names = _arguments(function)
     body = getattr(function, "body", None)
     return (
@@ -59,7 +65,7 @@ def _arguments(function: ast.expr) -> list[str] | None:
     return [x.arg for x in a.args] if plain and len(a.args) == 2 else None
 
 
-def _applied(function: ast.expr, left: ast.expr, right: ast.expr) -> ast.expr | None:
+def _applied(function: ast.expr, left: ast.expr, right: ast.expr, facts: Facts) -> ast.expr | None:
     """The function of these two."""
     names = _arguments(function)
     if names is not None and isinstance(function, ast.Lambda):
@@ -67,10 +73,10 @@ def _applied(function: ast.expr, left: ast.expr, right: ast.expr) -> ast.expr | 
         if any(uses.count(name) > 1 for name in names):  # written out, an element would be computed again
             return None
         return _Put(dict(zip(names, (left, right)))).visit(copy.deepcopy(function.body))
-    text = ast.unparse(function) if isinstance(function, (ast.Name, ast.Attribute)) else ""
-    if text in TWO:
+    if (text := _known(function, facts)) in TWO:
         return ast.BinOp(left, TWO[text](), right)
-    return ast.Call(copy.deepcopy(function), [left, right], []) if text else None
+    called = isinstance(function, (ast.Name, ast.Attribute))
+    return ast.Call(copy.deepcopy(function), [left, right], []) if called else None
 
 
 class _Put(ast.NodeTransformer):

@@ -60,6 +60,9 @@ def call(node: ast.Call, facts: Facts) -> ast.Call | None:
                 return ast.Call(_of("torch", "clamp"), [node.args[1 - k]], [bound])
     if name in REDUCING and len(node.args) + len(node.keywords) < 2:
         return ast.Call(_of("torch", name[-3:]), node.args, [])
+    if name == "cross" and len(node.args) == 2 and not any((k.arg or "").startswith("axis") for k in node.keywords):
+        last = ast.keyword("dim", ast.UnaryOp(ast.USub(), ast.Constant(1)))  # torch takes the first axis of three
+        return ast.Call(_of("torch", "cross"), node.args, [*node.keywords, last])
     return (
         None if name not in OF_TENSORS else ast.Call(_of("torch", OF_TENSORS[name]), node.args, _renamed(node.keywords))
     )

@@ -21,7 +21,13 @@ LOGS = {"debug", "info", "warning", "error", "warn"}
 LOGGERS = ("logging", "logger", "log")
 HARMLESS_PREFIXES = ("torch.jit.", "torch.compile", "torch.inference_mode", "torch.no_grad", "jit.", "functools.wraps")
 PLAIN = ("staticmethod", "script", "final", "override", "no_grad()")
-SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+VIEWS = {  # methods and functions that may give a view of what they are given
+    "view", "view_as", "reshape", "reshape_as", "squeeze", "unsqueeze", "flatten", "ravel", "transpose", "permute", "t",
+    "expand", "expand_as", "narrow", "select", "unbind", "split", "chunk", "detach", "to", "type", "float", "bool", "int",
+    "contiguous", "diagonal", "movedim", "swapaxes", "swapdims", "unfold", "unflatten", "as_tensor", "from_numpy", "get",
+    "broadcast_to", "atleast_1d", "type_as", "requires_grad_", "real", "index_select", "squeeze_", "unsqueeze_", "cpu",
+    "cuda", "alias", "positive", "asarray",
+}  # fmt: skip
 
 
 class Mark:
@@ -74,7 +80,7 @@ class Statements:
             return self._drop("print and log left out")
         if isinstance(s, ast.Assert) or _only_raises(s):
             return self._drop("assert and checks that raise left out")
-        if isinstance(s, ast.Try) and self.expressions.torch:  # what raises is refused when it is traced
+        if isinstance(s, ast.Try) and self.expressions.torch and not _may_be_caught(s):  # else what raises is refused
             self.done["try left out: code that raises is refused"] += 1
             return [self._whole(inner) for inner in self.body([*s.body, *s.orelse, *s.finalbody])]
         if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and _is_logger(s.value):
@@ -173,6 +179,8 @@ class Statements:
                 continue
             if _nested(default) or not only_read(f, argument.arg):  # what one call leaves in it, the next one finds
                 continue
+            if not all(self.facts.lasting(n.id) for n in ast.walk(default) if isinstance(n, ast.Name)):
+                continue  # inside the function, or later, the name may mean another thing
             made.append(ast.Assign([ast.Name(argument.arg, ast.Store())], default))
         names = {s.targets[0].id for s in made if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)}
         if names and not f.args.posonlyargs:
@@ -245,8 +253,11 @@ class Statements:
 
     def _augmented(self, s: ast.stmt) -> bool:
         """x |= y of a tensor without another name, which torch cannot trace."""
-        fine = isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.BitOr, ast.BitAnd, ast.BitXor))
-        return fine and isinstance(s.target, ast.Name) and s.target.id not in self.facts.shared  # type: ignore[attr-defined]
+        if not isinstance(s, ast.AugAssign) or not isinstance(s.op, (ast.BitOr, ast.BitAnd, ast.BitXor)):
+            return False
+        if not isinstance(s.target, ast.Name) or s.target.id in self.facts.shared:
+            return False
+        return all(map(_fresh, self.facts.assigned.get(s.target.id, ())))
 
     def _silent(self, value: ast.expr) -> bool:
         """A call that only tells people something."""
@@ -260,6 +271,19 @@ class Statements:
 
 
 EMPTY: Any = ast.parse("def f(): pass").body[0]  # with the fields that this version of Python has
+
+
+def _fresh(value: ast.expr) -> bool:
+    """Whether an expression makes a tensor of its own, and no view of another."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.attr not in VIEWS
+    return isinstance(value, (ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Constant))
+
+
+def _may_be_caught(s: ast.Try) -> bool:
+    """Whether something in it raises on purpose, so that a handler may be what counts."""
+    inner = [n for part in s.body for n in ast.walk(part)]
+    return bool(s.handlers) and any(isinstance(n, (ast.Assert, ast.Raise)) for n in inner)
 
 
 def _only_raises(s: ast.stmt) -> bool:

@@ -159,6 +159,49 @@ def test_every_alias_is_a_value_of_the_right_size() -> None:
                 assert len(found) == n and found.isfinite().all(), (task, name)
 
 
+OTHERWISE = {  # rewritten as their like are, these would mean something else
+    "default reads a shadowed name": reward("return bonus(x, 0.1)", top="t = 0.5\ndef bonus(x, t, gain=2.0 * t):\n"
+                                            "    return gain * x\n"),
+    "default reads a name that changes": reward("return f(x)", top="S = 2.0\ndef f(x, s=-S):\n    return s * x\n\nS = 3.0\n"),
+    "default reads a loop variable": reward("total = x", "for w in (1.0, 2.0):", "    f = lambda v, k=-w: v * k",
+                                            "    total = total + f(x)", "w = 9.0", "return total + f(x)"),
+    "field reads a field": reward("return Weights.angle * x", top="scale = 5.0\nclass Weights:\n    scale = 1.0\n"
+                                  "    angle = 2.0 * scale\n"),
+    "assert within try": reward("try:", "    assert x.dim() == 2", "    return -x", "except AssertionError:",
+                                "    return 1.0 - x.abs()"),
+    "raise within try": reward("try:", "    if 'z' not in state:", "        raise KeyError('z')", "    return -x",
+                               "except KeyError:", "    return 1.0 - x.abs()"),
+    "integer tensor": reward("return x * torch.tensor(2.9, dtype=torch.long).item()"),
+    "tensor with a new part": reward("k = torch.tensor([1.0])", "k[0] = 5.0", "return x * k.item()"),
+    "tensor changed in place": reward("k = torch.tensor([1.0])", "k.mul_(2.0)", "return x * k.item()"),
+    "tensor changed by another name": reward("k = torch.tensor([1.0])", "m = k", "m[0] = 5.0", "return x * k.item()"),
+    "tensor changed by a function": reward("k = torch.tensor([1.0])", "g(k)", "return x * k.item()",
+                                           top="def g(v):\n    v[0] = 5.0\n"),
+    "list that grows": reward("names = ['x']", "names.append('y')", "c = {}", "for n in names:",
+                              "    c[f'a_{n}'] = state[n]", "return c['a_y'] * 1.0, c"),
+    "dict that grows": reward("w = {'x': 1.0}", "w['y'] = 2.0", "c = {}", "for n, k in w.items():",
+                              "    c[f'a_{n}'] = k * state[n]", "return c['a_y'] * 1.0, c"),
+    "enumerate from one": reward("c = {}", "for i, w in enumerate([2.0], start=1):", "    c[f'p{i}'] = w * x",
+                                 "return c['p1'] * 1.0, c"),
+    "an add of its own": reward("return functools.reduce(add, [x, x, x])", top="import functools\n"
+                                "def add(a, b):\n    return a + 0.5 * b\n"),
+    "x |= y of a view": reward("flags = x > 1", "m = flags.view(-1)", "m |= x < 0", "return flags.float()"),
+    "cross of matrices": reward("m = torch.stack([x[:3] + i * i for i in range(9)]).view(3, 3, 3)",
+                                "n = m.flip(0) * m", "return np.cross(m, n)[0, 1, 2] * x", top="import numpy as np\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_would_mean_something_else_is_refused_or_left_as_it_is(name: str) -> None:
+    code = OTHERWISE[name]
+    new, _ = normalise(code, TYPES)
+    try:
+        check_source(new, TYPES)
+    except VetError:
+        return
+    np.testing.assert_allclose(np.asarray(value(new)), np.asarray(value(code)), rtol=1e-6)
+
+
 def test_time_steps_are_those_of_the_simulators() -> None:
     assert set(DT) == set(PHYSICS_TASKS)
     for name, cls in PHYSICS_TASKS.items():
