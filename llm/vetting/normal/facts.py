@@ -17,19 +17,7 @@ MOST_VALUES = 32  # of a loop variable that stands in a text
 NUMBERS = (int, float)
 STATE_NAMES = ("state", "state_dict", "states", "obs_dict", "sim_state", "state_tensors")
 FLOAT32 = ("torch.float32", "torch.float", "np.float32", "numpy.float32")
-CHANGING = {
-    "append",
-    "extend",
-    "insert",
-    "update",
-    "pop",
-    "popitem",
-    "remove",
-    "clear",
-    "setdefault",
-    "sort",
-    "reverse",
-}
+CHANGING = set("append extend insert update pop popitem remove clear setdefault sort reverse".split())
 _HIDDEN = re.compile(r"_+[A-Za-z0-9]\w*|[A-Za-z]\w*_")  # begins or ends with an underscore
 Text = str | int
 

@@ -21,13 +21,13 @@ LOGS = {"debug", "info", "warning", "error", "warn"}
 LOGGERS = ("logging", "logger", "log")
 HARMLESS_PREFIXES = ("torch.jit.", "torch.compile", "torch.inference_mode", "torch.no_grad", "jit.", "functools.wraps")
 PLAIN = ("staticmethod", "script", "final", "override", "no_grad()")
-VIEWS = {  # methods and functions that may give a view of what they are given
-    "view", "view_as", "reshape", "reshape_as", "squeeze", "unsqueeze", "flatten", "ravel", "transpose", "permute", "t",
-    "expand", "expand_as", "narrow", "select", "unbind", "split", "chunk", "detach", "to", "type", "float", "bool", "int",
-    "contiguous", "diagonal", "movedim", "swapaxes", "swapdims", "unfold", "unflatten", "as_tensor", "from_numpy", "get",
-    "broadcast_to", "atleast_1d", "type_as", "requires_grad_", "real", "index_select", "squeeze_", "unsqueeze_", "cpu",
-    "cuda", "alias", "positive", "asarray",
-}  # fmt: skip
+VIEWS = set(  # methods and functions that may give a view of what they are given
+    (
+        "view view_as reshape reshape_as squeeze unsqueeze flatten ravel transpose permute t expand expand_as narrow "
+        "select unbind split chunk detach to type type_as float bool int contiguous diagonal movedim swapaxes swapdims "
+        "unfold unflatten as_tensor asarray from_numpy get broadcast_to atleast_1d requires_grad_ real cpu cuda positive"
+    ).split()
+)
 
 
 class Mark:

@@ -162,7 +162,8 @@ def test_every_alias_is_a_value_of_the_right_size() -> None:
 OTHERWISE = {  # rewritten as their like are, these would mean something else
     "default reads a shadowed name": reward("return bonus(x, 0.1)", top="t = 0.5\ndef bonus(x, t, gain=2.0 * t):\n"
                                             "    return gain * x\n"),
-    "default reads a name that changes": reward("return f(x)", top="S = 2.0\ndef f(x, s=-S):\n    return s * x\n\nS = 3.0\n"),
+    "default reads a name that changes": reward("return f(x)", top="S = 2.0\ndef f(x, s=-S):\n    return s * x\n"
+                                                "S = 3.0\n"),
     "default reads a loop variable": reward("total = x", "for w in (1.0, 2.0):", "    f = lambda v, k=-w: v * k",
                                             "    total = total + f(x)", "w = 9.0", "return total + f(x)"),
     "field reads a field": reward("return Weights.angle * x", top="scale = 5.0\nclass Weights:\n    scale = 1.0\n"
