@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.hyper import Hyper, draw
+from envolve.agents.common.hyper import Hyper, column, draw
 from envolve.agents.common.learners import is_off_policy
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection, TabularSection, VarySection
-from envolve.agents.off_policy.algorithm import Algorithm, column
+from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo.training import nets_for
 from envolve.agents.train import algorithm

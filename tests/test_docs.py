@@ -129,6 +129,22 @@ def test_make_targets_exist(page: Path) -> None:
     assert named <= targets, f"{name(page)}: no target {sorted(named - targets)}"
 
 
+def test_docstrings_name_files_that_exist() -> None:
+    """By the end of their paths. A name that begins with an underscore is an ending."""
+    places = [*FOLDERS, "worlds"]
+    there = {f"/{name(p)}" for folder in places for p in (ROOT / folder).glob("**/*.py")}
+    there |= {f"/{p.name}" for p in ROOT.glob("*.py")} | {f"/{name(p)}" for p in (ROOT / "envolve").glob("*.py")}
+    missing = [
+        f"{name(path)}:{number}: {found}"
+        for folder in (*PACKAGES, "worlds")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
+        for found in re.findall(r"``([a-zA-Z.][\w./-]*\.py)``", line)
+        if found not in ELSEWHERE and not any(file.endswith("/" + found) for file in there)
+    ]
+    assert not missing, "\n".join(missing)
+
+
 def test_the_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= README_LINES, f"README.md has {len(lines)} lines; move details to docs/"

@@ -48,10 +48,15 @@ def path_of(name: str) -> Path:
     return DATA / f"{short}{TENSORS}"
 
 
-@lru_cache(maxsize=64)
 def open_world(name: str) -> ZooWorld:
-    """A world of the shelf, or of any file that ends with .safetensors. Raises WorldError."""
-    return read_world(Path(name) if name.endswith(TENSORS) else path_of(name))
+    """A world of the shelf, which is read once, or of any file that ends with .safetensors, which may be written anew.
+    Raises WorldError."""
+    return read_world(Path(name)) if name.endswith(TENSORS) else _of_the_shelf(name)
+
+
+@lru_cache(maxsize=64)
+def _of_the_shelf(name: str) -> ZooWorld:
+    return read_world(path_of(name))
 
 
 def card(name: str) -> dict[str, Any]:

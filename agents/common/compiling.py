@@ -21,7 +21,7 @@ from envolve.core.places import IMPORTS
 log = logging.getLogger("envolve")
 STATE_BYTES = 10_000
 EVERY = 10.0  # seconds between two lines of a log
-# of kernels/tasks.py and kernels/tabular.py (tests/agents/common/test_compiling.py)
+# of agents/kernels/common/tasks.py and agents/kernels/tabular.py (tests/agents/test_compiling.py)
 TASKS = ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0")
 TABULAR = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # these have kernels for every finite task
 _begun: Dict[Tuple[str, str], subprocess.Popen] = {}  # learner, task -> what compiles its kernels

@@ -12,11 +12,13 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from envolve.agents.common.sections import LearnerSection, TabularSection, VarySection
 from envolve.core import rng
 
 HYPER_FACTOR = 3.0
+NO_BUDGET = 2**62
 
 
 class Hyper:
@@ -41,6 +43,17 @@ class Hyper:
         kinds = {field.name: float if field.type == "float" else int for field in dataclasses.fields(self.section)}
         own: Dict[str, Any] = {name: kinds[name](values[i]) for name, values in self.values.items()}
         return dataclasses.replace(self.section, **own)
+
+
+def column(hyper: Hyper, name: str, device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Hyperparameter ``name`` of every member, [P]."""
+    return torch.as_tensor(np.array(hyper[name]), dtype=dtype, device=device)
+
+
+def budgets(hyper: Hyper, device: torch.device) -> Tensor:
+    """Environment steps that members may take, int64 [P]; NO_BUDGET where train_steps is 0."""
+    steps = column(hyper, "train_steps", device, torch.int64)
+    return torch.where(steps > 0, steps, NO_BUDGET)
 
 
 def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] = None) -> Hyper:
@@ -74,5 +87,7 @@ def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] 
         if isinstance(section, TabularSection):
             values["alpha"], values["gamma"] = 0.1 + 0.9 * uniform(5), 0.1 + 0.9 * uniform(6)
     if vary.train_steps_factor > 1:
-        values["train_steps"] = log_uniform("train_steps", 4, vary.train_steps_factor).astype(np.int64)
+        drawn = log_uniform("train_steps", 4, vary.train_steps_factor).astype(np.int64)
+        limited = values["train_steps"] > 0  # 0 is no limit, which no draw may turn a limit into
+        values["train_steps"] = np.where(limited, np.maximum(1, drawn), 0)
     return Hyper(section, values)

@@ -21,7 +21,10 @@ from envolve.core.places import CODE
 KERNELS = CODE / "agents" / "kernels"
 WAITING = ("ahead.py", "foreman.py", "registry.py")  # they have kernels compiled, and no kernel depends on them
 SOURCE_BYTES = 1_000_000  # a kernel has at most 300 lines
-FROZEN = ("core/rng.py", "agents/common/result.py")  # their constants are compiled in
+FROZEN = (  # their constants are compiled in
+    "core/rng.py", "agents/common/result.py", "agents/common/normaliser.py", "agents/ppo/rate.py",
+    "agents/shaped/ppo_policy.py",
+)  # fmt: skip
 
 
 def cache_base() -> Path:

@@ -12,8 +12,7 @@ One update takes three losses at the parameters before it, then three Adam steps
 That is what JaxGCRL does in whichever order, because its actor sees the old encoders. So psi of the batch is computed
 once.
 
-What a learner offers the loop in ``agents/goal/crl_train.py`` (the baselines ``goal_off_policy.py``, ``goal_ppo.py``,
-too):
+What a learner offers the loop in ``agents/goal/crl_train.py`` (the baselines in ``off_policy.py`` and ``ppo.py``, too):
     fields                          what of each decision is to be remembered: name -> numbers
     metrics                         names of what ``learn`` measures
     policy_delay                    updates from one turn of the actor to the next

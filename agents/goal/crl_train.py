@@ -36,6 +36,7 @@ from envolve.agents.goal.ppo import GoalPPO
 from envolve.agents.goal.ppo_section import GoalPPOSection
 from envolve.core import rng
 from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.episodes import DecisionOutcome, Episodes
 from envolve.envs.goal.task import Beginnings, GoalTask
 
 
@@ -50,6 +51,26 @@ class CRLEvaluation:
     distance: Tensor  # float64 [P, E], m, to the goal at the episode's end
     length: Tensor  # float64 [P, E], decisions of the episode
     learning: Tensor  # float32 [P, M], what the learner's metrics name, of the last update; NaN before the first
+
+
+class FirstEpisodes:
+    """What the first episode of every environment came to, [P, E]. Environments whose episode is over early may be
+    stepped on with the others; that counts no more. Made of operations in place, so that a CUDA graph can hold them."""
+
+    def __init__(self, P: int, E: int, device: torch.device) -> None:
+        self.near, self.length, self.distance = (torch.zeros(P, E, device=device) for _ in range(3))
+        self.alive = torch.ones(P, E, dtype=torch.bool, device=device)
+
+    def begin(self) -> None:
+        """Forgets everything, before the first decision."""
+        self.near.zero_(), self.length.zero_(), self.distance.zero_(), self.alive.fill_(True)
+
+    def add(self, e: Episodes, outcome: DecisionOutcome) -> None:
+        """Adds a decision's outcome."""
+        self.near += outcome.success & self.alive
+        self.length += self.alive
+        self.distance.copy_(torch.where(self.alive, e.task.distance(outcome.features, e.goal), self.distance))
+        self.alive &= ~outcome.over
 
 
 GoalSection = Union[CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection]
@@ -127,8 +148,7 @@ class GoalTraining:
         self._collect = Graphs(self._decide, learns and not task.on_host and not section.normalize_observations)
         self._learn = Graphs(self._update, learns)
         self._test = Graphs(self._test_step, graphs and not eval_task.on_host)
-        self.near, self.length = (torch.zeros(P, num_eval_envs, device=keys.device) for _ in range(2))
-        self.alive = torch.ones(P, num_eval_envs, dtype=torch.bool, device=keys.device)
+        self.first = FirstEpisodes(P, num_eval_envs, keys.device)
 
     @property
     def steps(self) -> int:
@@ -190,7 +210,8 @@ class GoalTraining:
         e.episode.fill_(self.evaluations)
         e.begin_all()
         self.evaluations += 1
-        self.near.zero_(), self.length.zero_(), self.alive.fill_(True)
+        first = self.first
+        first.begin()
         for _ in range(e.length):
             self._test(None)
         out = self.learner.diverged()[:, None]
@@ -201,19 +222,16 @@ class GoalTraining:
         return CRLEvaluation(
             self.steps,
             self.updates,
-            of_healthy(self.near),
-            of_healthy((self.near > 0).double()),
-            of_healthy(e.task.distance(e.features, e.goal)),
-            of_healthy(self.length),
+            of_healthy(first.near),
+            of_healthy((first.near > 0).double()),
+            of_healthy(first.distance),
+            of_healthy(first.length),
             self.learning.cpu().clone(),
         )
 
     def _test_step(self, _: None) -> Tuple[Tensor, ...]:
         e = self.eval_episodes
-        outcome = e.advance(self.learner.greedy(e.features, e.goal))
-        self.near += outcome.success & self.alive
-        self.length += self.alive
-        self.alive &= ~outcome.over
+        self.first.add(e, e.advance(self.learner.greedy(e.features, e.goal)))
         return ()
 
     # ------------------------------------------------------------------------------------------------ keeping a run

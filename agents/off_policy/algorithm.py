@@ -11,11 +11,10 @@ import copy
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Tuple, Type
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.hyper import Hyper, column
 from envolve.agents.common.population import Nets
 from envolve.agents.common.sections import LearnerSection
 from envolve.envs.task import Task
@@ -129,8 +128,3 @@ class Algorithm:
         """Splits a batch -> s, s' [L, F, B], action [L, columns, B], reward, done [L, B]."""
         F = self.task.observation_size
         return batch[:, :F], batch[:, F : 2 * F], batch[:, 2 * F : -2], batch[:, -2], batch[:, -1]
-
-
-def column(hyper: Hyper, name: str, device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Hyperparameter ``name`` of every member, [L]."""
-    return torch.as_tensor(np.array(hyper[name]), dtype=dtype, device=device)

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.hyper import Hyper, column
 from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import capturable, test_episodes
 from envolve.agents.common.sections import ICMSection
-from envolve.agents.off_policy.algorithm import Algorithm, column
+from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.off_policy.training import OffPolicy
 from envolve.core import rng
 from envolve.envs.task import Task

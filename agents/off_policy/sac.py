@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.hyper import Hyper, column
 from envolve.agents.common.population import Nets, adam
 from envolve.agents.common.sections import SACSection
-from envolve.agents.off_policy.algorithm import AgentRows, Algorithm, column
+from envolve.agents.off_policy.algorithm import AgentRows, Algorithm
 from envolve.core import rng
 from envolve.envs.nets.networks import MLPShape, forward
 from envolve.envs.task import Task

@@ -9,9 +9,8 @@ from typing import Tuple
 import torch
 from torch import Tensor
 
-from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.hyper import Hyper, column
 from envolve.agents.common.sections import TD3DiscreteSection
-from envolve.agents.off_policy.algorithm import column
 from envolve.agents.off_policy.td3 import TD3, TD3Rows
 from envolve.core import rng
 from envolve.envs.nets.networks import forward

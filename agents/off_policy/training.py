@@ -19,16 +19,16 @@ from torch import Tensor
 from envolve.agents.common import torch_compile
 from envolve.agents.common.cuda_graph import Graphs
 from envolve.agents.common.early_out import early_out
+from envolve.agents.common.hyper import budgets, column
 from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.replay import Replay, capacity
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED
 from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
-from envolve.agents.off_policy.algorithm import Algorithm, Rows, column
+from envolve.agents.off_policy.algorithm import Algorithm, Rows
 from envolve.core import rng
 
 BLOCK = 32  # decisions between two looks at how many members are still in training
-NO_BUDGET = 2**62
 
 
 @dataclass
@@ -73,7 +73,6 @@ class OffPolicy:
         P, E = len(keys), hyper.section.train_episodes
         zero = torch.zeros(P, dtype=torch.int64, device=device)
         self.batch_size = batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
-        budget = column(hyper, "train_steps", device, torch.int64)
         used = torch.arange(int(batch_size.max()), device=device) < batch_size
         self.m = OffPolicyMembers(
             row=torch.arange(P, device=device),
@@ -85,7 +84,7 @@ class OffPolicy:
             noise=rng.fold(keys, rng.UPDATE),
             reward=rng.fold(keys, rng.REWARD),
             sample_weight=used / batch_size,
-            budget=torch.where(budget > 0, budget, NO_BUDGET),
+            budget=budgets(hyper, device),
             state=zero,
             t=zero.clone(),
             n=zero.clone(),

@@ -107,7 +107,7 @@ def noise(nets: Nets, key: Tensor, counter: Tensor) -> Tensor:
 
 
 def forward_few(net: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
-    """Forward pass without gradient, as envs.networks.forward, for the few samples of one decision: flat [L, D], x [L,
+    """Forward pass without gradient, as envs/nets has it, for the few samples of one decision: flat [L, D], x [L,
     N, K] -> [L, N, M]. Each sample is a row: a product with few columns is four times slower than one with few rows."""
     layers, sizes = net.layout
     parts = flat.split(sizes, dim=1)

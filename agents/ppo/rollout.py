@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Dict, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from envolve.agents.common.cuda_graph import Graphs
-from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.hyper import Hyper, budgets, column
 from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.ppo import policy as ppo_policy
@@ -22,8 +21,6 @@ from envolve.agents.ppo.policy import Nets
 from envolve.core import rng
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
-
-NO_BUDGET = 2**62
 
 
 @dataclass
@@ -69,15 +66,12 @@ class PPOMembers:
         s: PPOSection = hyper.section  # type: ignore[assignment]
         device, P, N = keys.device, len(keys), s.num_envs
 
-        def column(name: str) -> Tensor:
-            return torch.as_tensor(np.array(hyper[name]), dtype=torch.float64, device=device)
-
         def row(name: str) -> Tensor:
-            return column(name).float()[:, None]
+            return column(hyper, name, device).float()[:, None]
 
         zero = torch.zeros(P, dtype=torch.int64, device=device)
         none = torch.zeros(P, 1, device=device)
-        budget, norm = column("train_steps").long(), row("max_grad_norm")
+        lr, norm = column(hyper, "lr", device), row("max_grad_norm")
         return cls(
             row=torch.arange(P, device=device),
             world=worlds,
@@ -86,15 +80,15 @@ class PPOMembers:
             reset=rng.fold(keys, rng.RESET),
             test=rng.fold(keys, rng.TEST),
             reward=rng.fold(keys, rng.REWARD),
-            lr=column("lr"),
-            rate=column("lr"),
+            lr=lr,
+            rate=lr.clone(),
             gamma=row("gamma"),
             lam=row("gae_lambda") if s.advantage == "gae" else torch.ones_like(none),
             eps_clip=row("eps_clip"),
             vf_coef=row("vf_coef"),
             ent_coef=row("ent_coef"),
             max_grad_norm=torch.where(norm > 0, norm, torch.inf),
-            budget=torch.where(budget > 0, budget, NO_BUDGET),
+            budget=budgets(hyper, device),
             params=params,
             m=torch.zeros_like(params),
             v=torch.zeros_like(params),

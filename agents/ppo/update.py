@@ -89,7 +89,7 @@ class Epochs:
         logp = ppo_policy.log_prob(nets, m.params, out, action, self.task.max_action)
         self.samples.copy_(torch.cat((obs, action, torch.stack((logp, returns, value), 1)), 1).transpose(1, 2))
         if s.anneal_lr:
-            m.rate.copy_(m.lr * (1 - rollout.started[1] / m.budget))
+            m.rate.copy_(m.lr * (1 - rollout.started[1] / m.budget).clamp(min=0))  # shaped runs go on after it
 
     def minibatches(self, epoch: int) -> Tuple[Tensor, ...]:
         """Indices of samples int64 [L B], one tensor per minibatch: a random order, cut into parts; the remainder is

@@ -3,7 +3,7 @@
 A training has rungs. In each every candidate still in has K agents of N environments each; after it, the best
 1 / eta of them go on, and the environments of the others become theirs: the agents keep what they have learned, and
 from then on see eta times as much in every iteration. So all rungs cost the same environment steps, about those of a
-training without halving. With one rung this is ``agents.shaped.train_shaped``.
+training without halving. With one rung this is ``train_shaped``.
 
 Axes: C candidates, K agents of each; agent k of candidate c is number c K + k.
 """

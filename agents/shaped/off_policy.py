@@ -72,7 +72,7 @@ def td3_defaults(**own: Any) -> TD3Section:
 
 
 class ShapedOffPolicy:
-    """Learner over ``envs``; see ``agents.shaped.Learner``."""
+    """Learner over ``envs``; see ``ShapedLearner`` in ``agents/shaped/training.py``."""
 
     name: ClassVar[str]
     algorithm: ClassVar[Type[Algorithm]]

@@ -90,7 +90,7 @@ BACKENDS: Dict[str, Any] = {"compiled": compiled.Compiled, "torch": PyTorchBacke
 
 
 class ShapedPPO:
-    """Learner over ``envs``; see ``agents.shaped.Learner``."""
+    """Learner over ``envs``; see ``ShapedLearner`` in ``agents/shaped/training.py``."""
 
     def __init__(
         self, envs: ShapedEnvs, section: PPOSection, keys: np.ndarray, backend: str = "auto", threads: int = 1

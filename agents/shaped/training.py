@@ -174,6 +174,7 @@ def evaluate(envs: ShapedEnvs, learner: ShapedLearner, frame: Optional[Callable[
             rest = envs.task.score_after_end().view_as(total) * (limit - 1 - t)
             total += torch.where(now, rest, 0.0)
             ended |= now
+        ended |= step.truncated  # a task of managers may have a time limit of its own before the task's
         if frame is not None:
             frame(t)
         if (ended | ~envs.live[:, None]).all():

@@ -64,6 +64,8 @@ class Episodes:
 
     def begin_with(self, keys: Tensor) -> None:
         """Begins all episodes, with these keys, int64 [P]."""
+        # GOAL equals rng.RESET, so the starts' key descends from the goals' own. That does no harm, since a key's
+        # numbers and its descendants' are others, and stays: another stream would change what every run draws.
         self.start_key, self.goal_key = rng.fold(rng.fold(keys, rng.RESET), START), rng.fold(keys, GOAL)
         self.episode.zero_()
         self.begin_all()

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -159,7 +160,7 @@ def load_graph_file(
             return GraphFile.from_text(file).candidate(name, types)
     found = GraphFile.read(file)
     with _in(str(file)):
-        return found.candidate(candidate_name(file), types)
+        return replace(found.candidate(candidate_name(file), types), made_for=(str(file), found["task"]))
 
 
 @contextmanager

@@ -15,9 +15,10 @@ from envolve.envs.managers.library import NAMES, library_of
 from envolve.envs.managers.paths import unknown
 from envolve.envs.managers.task import ManagedTask, managed_task
 from envolve.envs.physics.task import Pose, Random
-from envolve.envs.shaping.calls import Group, ShaperCalls
-from envolve.envs.shaping.candidate import Candidate, Failure, WrongOutput, check_tensor
+from envolve.envs.shaping.calls import RARE, Group, ShaperCalls
+from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.envs.shaping.envs import ShapedEnvs, Step
+from envolve.envs.shaping.resets import call_own
 from envolve.envs.shaping.tally import Tally
 from envolve.envs.shaping.widths import find_widths
 
@@ -177,42 +178,27 @@ class ManagedEnvs(ShapedEnvs):
 
     def _shape_reset(self, ids: Tensor) -> None:
         """Goals and poses of the candidates that define them; they see the end of the last episode."""
-        state = self.task.views(self.task.buffer[ids])
-        owner, at = ids // self.N, torch.arange(len(ids), device=self.device)
+        if not any(group.own for kind in RARE for group in self.calls.groups[kind]):
+            return
+        state, owner = self.task.views(self.task.buffer[ids]), ids // self.N
 
-        def rows_of(group: Group) -> Tensor:
-            return at[(owner >= group.members.start) & (owner < group.members.stop)]
-
-        def arguments(kind: str, group: Group) -> Optional[Tuple[Any, ...]]:
-            rows = rows_of(group)
-            if not group.own or not len(rows):
-                return None
-            part = {name: tensor[rows] for name, tensor in state.items()}
-            drawn = self._random(GOAL if kind == "compute_goal" else INITIAL_STATE, ids[rows])
-            rest = Pose(*(x[ids[rows]] for x in self.task.rest))
-            return (part, drawn) if kind == "compute_goal" else (part, drawn, rest)
-
-        def take_goal(group: Group, out: Any) -> None:
-            rows = rows_of(group)
-            out = check_tensor("compute_goal", out, (len(rows), self.task.goal_size))
-            _all_finite("compute_goal", out)
+        def take_goal(group: Group, rows: Tensor, out: Tuple[Tensor, ...]) -> None:
             for i in group.members:
                 mine = owner[rows] == i
                 goal = self._goal.setdefault(i, torch.zeros(self.N, self.task.goal_size, device=self.device))
-                goal[ids[rows][mine] % self.N] = out[mine].float()
+                goal[ids[rows][mine] % self.N] = out[0][mine].float()
 
-        def take_pose(group: Group, out: Any) -> None:
-            rows = rows_of(group)
-            if not isinstance(out, tuple) or len(out) != 3:
-                raise WrongOutput(f"compute_initial_state returned {type(out).__name__}, expected a Pose")
-            for new, rest in zip(out, self.task.rest):
-                _all_finite(
-                    "compute_initial_state", check_tensor("compute_initial_state", new, (len(rows), *rest.shape[1:]))
-                )
+        def take_pose(group: Group, rows: Tensor, out: Tuple[Tensor, ...]) -> None:
             self._poses.append((ids[rows], Pose(*out)))
 
-        self.calls.each("compute_goal", lambda g: arguments("compute_goal", g), take_goal)
-        self.calls.each("compute_initial_state", lambda g: arguments("compute_initial_state", g), take_pose)
+        goals = self.task.buffer.new_empty(len(ids), self.task.goal_size)
+        rest = Pose(*(x[ids] for x in self.task.rest))
+        for kind, stream, start, like, take in (
+            ("compute_goal", GOAL, None, goals, take_goal),
+            ("compute_initial_state", INITIAL_STATE, rest, rest, take_pose),
+        ):
+            if any(group.own for group in self.calls.groups[kind]):
+                call_own(self.calls, kind, owner, state, self._random(stream, ids), start, like, take)
 
     def _random(self, stream: int, ids: Tensor) -> Random:
         number = (self.steps * self.N + ids % self.N)[:, None] * NUMBERS + torch.arange(NUMBERS, device=self.device)
@@ -229,11 +215,6 @@ class ManagedEnvs(ShapedEnvs):
         for i, goal in self._goal.items():
             if i not in self.failures:
                 self.task.set_commands(torch.arange(i * self.N, (i + 1) * self.N, device=self.device), goal)
-
-
-def _all_finite(kind: str, out: Tensor) -> None:
-    if not torch.isfinite(out).all():
-        raise WrongOutput(f"{kind} returned a number that is not finite")
 
 
 def make_managed_envs(

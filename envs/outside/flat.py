@@ -52,11 +52,18 @@ class Flat:
             raise FlatError(f"step returned {found}, {words}")
         try:
             reward = float(out[1])
-        except (TypeError, ValueError):
+        except Exception:  # an object may raise whatever it likes, and a large integer an OverflowError
             raise FlatError(f"step returned the reward {out[1]!r:.80}, expected a number") from None
         if not -np.inf < reward < np.inf:
             raise FlatError(f"step returned the reward {reward}, expected a finite number")
-        return self._vector(out[0]), reward, bool(out[2]), bool(out[3]), out[4]
+        try:
+            terminated, truncated = bool(out[2]), bool(out[3])
+        except Exception:
+            found = f"{out[2]!r:.80} and {out[3]!r:.80}"
+            raise FlatError(f"step returned {found} for terminated and truncated, expected two flags") from None
+        if not isinstance(out[4], Mapping):
+            raise FlatError(f"step returned the info {out[4]!r:.80}, expected a mapping")
+        return self._vector(out[0]), reward, terminated, truncated, out[4]
 
     def _vector(self, value: Any) -> np.ndarray:
         try:
@@ -109,7 +116,7 @@ def info_vector(info: Mapping[str, Any], names: Tuple[str, ...]) -> np.ndarray:
     for i, name in enumerate(names):
         try:
             value = float(info.get(name, 0.0))
-        except (TypeError, ValueError):
+        except Exception:
             continue
         out[i] = value if -np.inf < value < np.inf else 0.0
     return out

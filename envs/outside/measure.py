@@ -30,6 +30,7 @@ MAX_INFO = 64
 DEFAULT_STEPS = 1000  # of an episode, where the environment sets no limit
 ALIKE = 3  # truncated episodes of one length that show a limit
 SECONDS = 600.0  # until the process is ended
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional[str] = None) -> Dict[str, Any]:
@@ -88,6 +89,10 @@ def _measure(name: str, section: Mapping[str, Any], seed: int, cls: Optional[typ
     sample = _Sample(flat, seed)
     deterministic = _same_twice(flat, seed)
     flat.close()
+    farthest = max(float(np.abs(row).max()) for row in first + sample.observations)
+    if farthest > LARGEST:
+        words = "learners see float32: wrap it in a wrapper that scales them"
+        raise OutsideError(f"{name}: found observations up to {farthest:.2g}, expected at most {LARGEST:.2g}: {words}")
     mean, scale = _scales(sample.observations, flat.observation)
     spec = getattr(env, "spec", None)
     threshold = getattr(spec, "reward_threshold", None)
@@ -161,14 +166,17 @@ class _Sample:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, np.bool_, np.number)) and math.isfinite(float(value))
+    try:
+        return isinstance(value, (bool, int, float, np.bool_, np.number)) and math.isfinite(float(value))
+    except (TypeError, OverflowError):  # complex numbers, and integers beyond all floats
+        return False
 
 
 def _scales(rows: List[np.ndarray], space: spaces.Observation) -> Tuple[List[float], List[float]]:
     """Mean and scale of every feature. A feature is centred by its mean and divided by the largest of: its standard
     deviation, a sixth of the range that was seen, and a twentieth of its space's range, if that says anything. The last
     two keep a feature that random actions hardly move from becoming huge once an agent moves it. One-hot codes of
-    flattened spaces stay as they are, and so does a feature that never changed."""
+    flattened spaces stay as they are, and so does a feature that never changed, as far as float32 can tell."""
     x = np.stack(rows)
     low, high = x.min(0), x.max(0)
     bounded = np.isfinite(space.low) & np.isfinite(space.high) & (space.high - space.low < 2 * spaces.HUGE)
@@ -176,15 +184,15 @@ def _scales(rows: List[np.ndarray], space: spaces.Observation) -> Tuple[List[flo
     scale = np.maximum(np.maximum(x.std(0), (high - low) / 6.0), width / 20.0)
     mean = x.mean(0)
     code = bounded & (space.low == 0) & (space.high == 1) if space.kind == "flattened" else np.zeros(len(mean), bool)
-    still = (scale == 0) | ~np.isfinite(scale) | code
+    still = (scale.astype(np.float32) == 0) | ~np.isfinite(scale) | code
     mean, scale = np.where(still, 0.0, mean), np.where(still, 1.0, scale)
     return [_short(v) for v in mean], [_short(v) for v in scale]
 
 
 def _reward_scale(rewards: List[float]) -> float:
-    """1 over the root mean square of a step's reward; 1 where none was paid."""
+    """1 over the root mean square of a step's reward, from 1e-30 to 1e30; 1 where none was paid."""
     size = float(np.sqrt(np.mean(np.square(rewards)))) if rewards else 0.0
-    return _short(1.0 / size) if size > 0 and math.isfinite(size) else 1.0
+    return _short(min(max(1.0 / size, 1e-30), 1e30)) if size > 0 and math.isfinite(size) else 1.0
 
 
 def _short(x: float) -> float:

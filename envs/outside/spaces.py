@@ -70,11 +70,11 @@ class Action(NamedTuple):
 
     def of_numbers(self, numbers: np.ndarray) -> np.ndarray:
         """The environment's own actions [..., *shape] for numbers [..., A], which are clipped to [-1, 1] and scaled to
-        the bounds."""
+        the bounds. Of integers, every one has an equal share of [-1, 1]."""
         numbers = np.asarray(numbers, np.float64)
         share = (np.clip(numbers, -1.0, 1.0) + 1.0) / 2.0
-        value = self.low + share * (self.high - self.low)
-        return np.clip(value, self.low, self.high).astype(self.dtype).reshape(numbers.shape[:-1] + self.shape)
+        value = self.low - self._half + share * (self.high - self.low + 2 * self._half)
+        return typed(np.clip(value, self.low, self.high), self.dtype).reshape(numbers.shape[:-1] + self.shape)
 
     def to_index(self, action: Any) -> int:
         """The inverse of ``of_index``."""
@@ -82,10 +82,35 @@ class Action(NamedTuple):
         return int(parts[0]) if self.kind == "Discrete" else int(np.ravel_multi_index(tuple(parts), self.nvec))
 
     def to_numbers(self, action: Any) -> np.ndarray:
-        """The inverse of ``of_numbers``, float32 [A]."""
+        """The inverse of ``of_numbers``, float32 [A]: for an integer the middle of its share, which is exact for
+        ranges below 2^23."""
         value = np.asarray(action, np.float64).reshape(-1)
-        return (2.0 * (value - self.low) / (self.high - self.low) - 1.0).astype(np.float32)
+        width = self.high - self.low + 2 * self._half
+        return (2.0 * (value - self.low + self._half) / width - 1.0).astype(np.float32)
 
+    @property
+    def _half(self) -> float:
+        """How far the shares of the first and the last integer reach beyond the bounds; 0 for real numbers."""
+        return 0.5 if np.dtype(self.dtype).kind in _WHOLE else 0.0
+
+
+def typed(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers float64 in the type of a space: to integers they are rounded, and what is beyond a type's limits becomes
+    its limit. 2^63 - 1 is 2^63 as a float, which would turn negative as an integer."""
+    kind = np.dtype(dtype)
+    if kind.kind not in _WHOLE:
+        return values.astype(kind)
+    rounded = np.rint(values)
+    if kind.kind == "b":
+        return rounded != 0
+    limits = np.iinfo(kind)
+    below, above = rounded <= float(limits.min), rounded >= float(limits.max)
+    out = np.where(below | above, 0.0, rounded).astype(kind)
+    out[below], out[above] = limits.min, limits.max
+    return out
+
+
+_WHOLE = "iub"  # kinds of NumPy's types that hold no fractions
 
 # ---------------------------------------------------------------------------------------------- from Gymnasium's spaces
 
@@ -166,10 +191,13 @@ def action_of(space: Any) -> Json:
 
 
 def _leaves(space: Any) -> List[Any]:
-    inside = getattr(space, "spaces", None)
-    if inside is None:
+    """Parts of a Dict or a Tuple, in the order of ``flatten``. Other containers stay whole: OneOf shows one of its
+    parts at a time, in columns of no fixed meaning."""
+    from gymnasium import spaces
+
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [space]
-    parts = inside.values() if hasattr(inside, "values") else inside
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
     return [leaf for part in parts for leaf in _leaves(part)]
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from envolve.envs.outside.build import OutsideError, check_permission, class_in_file, file_and_class, maker
 from envolve.envs.outside.flat import Flat, FlatError, info_vector
-from envolve.envs.outside.spaces import Action, Observation
+from envolve.envs.outside.spaces import Action, Observation, typed
 from envolve.envs.outside.watch import TooSlow, again, watched
 from envolve.envs.task import Task
 
@@ -134,9 +134,7 @@ class OutsideTask(Task):
         shape = observation.shape[:-1] + space.shape
         if learned:
             return value.astype(np.float32).reshape(shape)
-        if np.issubdtype(np.dtype(space.dtype), np.integer):
-            value = np.rint(value)
-        return np.clip(value, space.low, space.high).astype(space.dtype).reshape(shape)
+        return typed(np.clip(value, space.low, space.high), space.dtype).reshape(shape)
 
     # ----------------------------------------------------------------------------------------------- the environments
 

@@ -142,7 +142,7 @@ class PhysicsTask:
         """What each step from the episode's own end to max_steps is worth, float64 [N]; read at that end."""
         return torch.zeros(self.num_envs, dtype=torch.float64, device=self.sim.device)
 
-    # ---------------------------------------------------------------------------------------- the human's five shapers
+    # ----------------------------------------------------------------------------------------- the human's six shapers
 
     @staticmethod
     def compute_reward(state: State) -> Reward:

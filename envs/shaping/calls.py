@@ -22,7 +22,7 @@ from envolve.envs.graph.check import GraphError
 from envolve.envs.graph.ir import GraphFunction
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask, State
 from envolve.envs.shaping.alarm import Alarm, Hang
-from envolve.envs.shaping.candidate import Candidate, Failure, Shaper, WrongOutput, failure_of
+from envolve.envs.shaping.candidate import Candidate, Failure, Shaper, WrongOutput, failure_of, tell_other_task
 
 log = logging.getLogger("envolve")
 RARE = ("compute_initial_state", "compute_goal")  # called for the environments that begin an episode, one by one
@@ -58,6 +58,7 @@ class ShaperCalls:
         self.alarm = Alarm()
         if not self.alarm.works:
             log.warning("not on the main thread: a candidate whose function hangs cannot be interrupted")
+        tell_other_task(candidates, task.name)
         for i, candidate in enumerate(candidates):
             if candidate.failure is not None:
                 self.fail(i, candidate.failure)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import logging
 import os
 import traceback
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -27,6 +29,7 @@ from envolve.core.files import UnfitFileError, check_plain
 from envolve.envs.graph.check import GraphError
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
 
+log = logging.getLogger("envolve")
 GRAPH = ".graph.json"  # a candidate that is no code (envs/graph/file.py)
 TERM_FILE = ".terms.json"  # numbers of a task of managers alone (envs/shaping/term_file.py)
 ENDS = (".py", GRAPH, TERM_FILE)
@@ -64,6 +67,7 @@ class Candidate:
     failure: Optional[Failure] = None  # it cannot even be loaded
     scales: Optional[Tensor] = None  # float32 [D], an outer loop's units; None: |params|, or 1 for 0
     term_names: Tuple[str, ...] = ()  # numbers of the task's own terms (envs/managers/paths.py), the last of ``params``
+    made_for: Optional[Tuple[str, str]] = None  # a file that is data, and the task that it names
 
     def with_params(self, params: Tensor) -> Candidate:
         """Same functions with other parameter values; candidates that share functions are evaluated in one call."""
@@ -75,6 +79,21 @@ class Candidate:
             return {}
         assert self.params is not None
         return dict(zip(self.term_names, self.params[-len(self.term_names) :].tolist()))
+
+
+def tell_other_task(candidates: Sequence[Candidate], task: str) -> None:
+    """Logs a line for every file that was made for another task, once per process. It may still fit: state and terms
+    often have the same names. Letters' case and the part before a colon do not matter."""
+    for candidate in candidates:
+        if candidate.made_for is not None:
+            file, other = candidate.made_for
+            if other.lower().rpartition(":")[2] != task.lower().rpartition(":")[2]:
+                _tell_once(file, other, task)
+
+
+@lru_cache(maxsize=1024)
+def _tell_once(file: str, other: str, task: str) -> None:
+    log.warning("%s: made for the task %s, used for %s: its numbers may mean something else there", file, other, task)
 
 
 class WrongOutput(Exception):

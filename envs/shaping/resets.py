@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Set, Tuple
+from typing import Any, Callable, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,51 @@ from envolve.envs.shaping.candidate import WrongOutput, check_tensor
 from envolve.envs.sim.simulator import PROPERTIES
 
 GOAL, INITIAL_STATE, PARAMETERS = 1, 2, 3  # streams of random numbers
+
+
+Take = Callable[[Group, Tensor, Tuple[Tensor, ...]], None]
+
+
+def call_own(
+    calls: ShaperCalls,
+    kind: str,
+    owner: Tensor,
+    state: State,
+    random: Random,
+    rest: Optional[Pose],
+    like: Any,
+    take: Take,
+) -> None:
+    """Calls every candidate's own function of goals or initial states for its environments among K that begin.
+
+    owner: int64 [K], the candidates of those environments; state, random and, for initial states, rest: theirs; like: a
+    goal [K, G] or a Pose, whose shapes results must have; take: gets the group, its rows of the K, and the results, one
+    for a goal and three for a pose."""
+    at = torch.arange(len(owner), device=owner.device)
+
+    def rows_of(group: Group) -> Tensor:
+        return at[(owner >= group.members.start) & (owner < group.members.stop)]
+
+    def arguments(group: Group) -> Optional[Tuple[Any, ...]]:
+        rows = rows_of(group)
+        if not group.own or not len(rows):
+            return None
+        part = {name: tensor[rows] for name, tensor in state.items()}
+        drawn = Random(random.uniform[rows], random.normal[rows])
+        return (part, drawn) if rest is None else (part, drawn, Pose(*(x[rows] for x in rest)))
+
+    def deliver(group: Group, out: Any) -> None:
+        rows = rows_of(group)
+        outs, expected = ((out,), (like,)) if isinstance(like, Tensor) else (out, like)
+        if not isinstance(outs, tuple) or len(outs) != len(expected):
+            raise WrongOutput(f"{kind} returned {type(out).__name__}, expected a {type(like).__name__}")
+        for new, old in zip(outs, expected):
+            check_tensor(kind, new, (len(rows), *old.shape[1:]))
+            if not torch.isfinite(new).all():
+                raise WrongOutput(f"{kind} returned a number that is not finite")
+        take(group, rows, outs)
+
+    calls.each(kind, arguments, deliver)
 
 
 class Resets:
@@ -60,32 +105,12 @@ class Resets:
         if not any(group.own for group in self.calls.groups[kind]):
             return default
         default = default.clone() if isinstance(default, Tensor) else Pose(*(part.clone() for part in default))
-        owner, at = ids // self.N, torch.arange(len(ids), device=self.task.sim.device)
 
-        def rows_of(group: Group) -> Tensor:
-            return at[(owner >= group.members.start) & (owner < group.members.stop)]
-
-        def arguments(group: Group) -> Optional[Tuple[Any, ...]]:
-            rows = rows_of(group)
-            if not group.own or not len(rows):
-                return None
-            part = {name: tensor[rows] for name, tensor in state.items()}
-            drawn = Random(random.uniform[rows], random.normal[rows])
-            return (part, drawn) if rest is None else (part, drawn, Pose(*(x[rows] for x in rest)))
-
-        def deliver(group: Group, out: Any) -> None:
-            rows = rows_of(group)
-            outs, defaults = ((out,), (default,)) if isinstance(default, Tensor) else (out, default)
-            if not isinstance(outs, tuple) or len(outs) != len(defaults):
-                raise WrongOutput(f"{kind} returned {type(out).__name__}, expected a {type(default).__name__}")
-            for new, old in zip(outs, defaults):
-                check_tensor(kind, new, tuple(old[rows].shape))
-                if not torch.isfinite(new).all():
-                    raise WrongOutput(f"{kind} returned a number that is not finite")
-            for new, old in zip(outs, defaults):
+        def take(group: Group, rows: Tensor, outs: Tuple[Tensor, ...]) -> None:
+            for new, old in zip(outs, (default,) if isinstance(default, Tensor) else default):
                 old[rows] = new.to(old.dtype)
 
-        self.calls.each(kind, arguments, deliver)
+        call_own(self.calls, kind, ids // self.N, state, random, rest, default, take)
         return default
 
     def _draw_parameters(self, ids: Tensor) -> None:

@@ -12,7 +12,7 @@ from envolve.core.option import option
 from envolve.core.places import CODE
 from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import SHAPER_TYPES
-from envolve.envs.shaping.candidate import Candidate, candidate_files, load_candidate
+from envolve.envs.shaping.candidate import Candidate, candidate_files, load_candidate, tell_other_task
 from envolve.envs.sim.simulator import ENGINES
 
 
@@ -61,4 +61,6 @@ def candidates_of(section: ShapedSection, task: str) -> List[Candidate]:
     files = shaper_files(section, task)
     if section.shapers_sha256 and shapers_digest(files) != section.shapers_sha256:
         raise ValueError(f"{files[0].parent}: the candidates' files are not those that this run began with")
-    return [load_candidate(path, section.types()) for path in files]
+    candidates = [load_candidate(path, section.types()) for path in files]
+    tell_other_task(candidates, task)  # the master makes no environments, which tell it as well
+    return candidates

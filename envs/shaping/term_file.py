@@ -21,7 +21,7 @@ from envolve.envs.shaping.candidate import Candidate, WrongOutput, candidate_nam
 
 VERSION = 1
 KEYS = {"envolve_terms", "task", "numbers"}
-MOST_NUMBERS = 1024
+MOST_NUMBERS, MOST_LETTERS = 1024, 200
 
 
 def load_term_file(path: Path) -> Candidate:
@@ -37,6 +37,9 @@ def load_term_file(path: Path) -> Candidate:
         raise WrongOutput(f"{path}: found {found}, expected the keys {', '.join(sorted(KEYS))}")
     if type(data["envolve_terms"]) is not int or data["envolve_terms"] != VERSION:
         raise WrongOutput(f"{path}: envolve_terms: found {data['envolve_terms']!r}, expected {VERSION}")
+    task = data["task"]
+    if not isinstance(task, str) or not task.isprintable() or not 1 <= len(task) <= MOST_LETTERS:
+        raise WrongOutput(f"{path}: task: found {task!r:.60}, expected the name of a task")
     numbers = check_numbers(data["numbers"], f"{path}: numbers")
     return Candidate(
         candidate_name(path),
@@ -44,6 +47,7 @@ def load_term_file(path: Path) -> Candidate:
         params=torch.tensor(list(numbers.values())),
         param_names=tuple(numbers),
         term_names=tuple(numbers),
+        made_for=(str(path), task),
     )
 
 

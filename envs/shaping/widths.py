@@ -12,13 +12,14 @@ from envolve.envs.shaping.alarm import Hang
 from envolve.envs.shaping.calls import Group, ShaperCalls
 from envolve.envs.shaping.candidate import Failure, check_tensor
 
-MOST_ACTIONS = 128  # widths that are tried
+MOST_ACTIONS = 128  # widths that are tried; a candidate may name a larger one
 
 
 def find_widths(task: PhysicsTask, calls: ShaperCalls) -> Tuple[List[int], List[int]]:
     """Widths of actions and of observations, by candidate. Functions see the actual state; candidates that raise
     fail."""
-    widest = max(task.action_size, len(task.sim.actuators), MOST_ACTIONS)
+    named = [candidate.action_size or 0 for candidate in calls.candidates]
+    widest = max(task.action_size, len(task.sim.actuators), MOST_ACTIONS, *named)
     action = torch.zeros(task.num_envs, widest, device=task.sim.device)
     action_sizes, observation_sizes = [task.action_size] * calls.P, [1] * calls.P
     found: Dict[Tuple[Any, ...], Tuple[int, int]] = {}  # candidates that share functions share widths

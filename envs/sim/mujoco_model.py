@@ -59,6 +59,13 @@ def load_model(path: Path, contact_forces: bool, scene: Optional[Scene] = None) 
         return spec.compile()
 
 
+def gears(model: mujoco.MjModel) -> np.ndarray:
+    """Effort of every actuator per control, float64 [U]: at a joint the first number of its gear; at a site the first
+    three are a force."""
+    at_joint, gear = model.actuator_trntype == ON_JOINT, model.actuator_gear
+    return np.where(at_joint, gear[:, 0], np.linalg.norm(gear[:, :3], axis=1))
+
+
 class ModelLayout:
     """Layout of a compiled model. Tensors have the engine's dtype and device."""
 
@@ -83,8 +90,7 @@ class ModelLayout:
         self._qvel = torch.from_numpy(model.jnt_dofadr[single]).to(device, torch.int64)
         self._side_by_side = not single or bool((np.diff(model.jnt_qposadr[single]) == 1).all())
         self._tree = torch.from_numpy(model.body_rootid[1:]).to(device, torch.int64)
-        # At a joint the first number of gear is effort per control; at a site the first three are a force.
-        gear = np.where(on == ON_JOINT, model.actuator_gear[:, 0], np.linalg.norm(model.actuator_gear[:, :3], axis=1))
+        gear = gears(model)
         self.gear = torch.from_numpy(gear).to(device, dtype)
         limited, ranges = model.actuator_ctrllimited.astype(bool), np.abs(model.actuator_ctrlrange).max(1)
         limit = np.where(limited, ranges * np.abs(gear), np.inf)  # N m or N: control times gear

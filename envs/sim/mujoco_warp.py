@@ -182,8 +182,8 @@ class MuJoCoWarp(Simulator):
 
     @staticmethod
     def _diverged(*state: Tensor) -> Tensor:
-        """Stable environments, bool [N]; comparisons with NaN are false. The effort is checked because the engine clips
-        it, NaN included."""
+        """Unstable environments, bool [N]: with a number that is too large, or is none, since comparisons with NaN are
+        false. The effort is checked because the engine clips it, NaN included."""
         return ~torch.cat(state, 1).abs().lt(LARGEST).all(1)
 
     def _refresh(self) -> None:

@@ -102,9 +102,6 @@ class Simulator:
         """Picture of one environment, uint8 [height, width, 3]."""
         raise SimulatorError(f"{self.engine} cannot render here")
 
-    def joint_index(self, name: str) -> int:
-        return self.joints.index(name)
-
     def body_index(self, name: str) -> int:
         return self.bodies.index(name)
 

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+from envolve.envs.outside.spaces import typed
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.world import OUTPUT_BOUND, World
@@ -61,10 +62,7 @@ def _own_observations(task: OutsideTask, learned: bool) -> spaces.Box:
     low, high, dtype = own.low, own.high, own.dtype
     if learned:
         low, high, dtype = task.mean - OUTPUT_BOUND * task.scale, task.mean + OUTPUT_BOUND * task.scale, "float32"
-    elif np.issubdtype(np.dtype(dtype), np.integer):
-        limits = np.iinfo(dtype)
-        low, high = np.maximum(low, limits.min), np.minimum(high, limits.max)
-    lowest, highest = (x.reshape(own.shape).astype(dtype) for x in (low, high))
+    lowest, highest = (typed(x, dtype).reshape(own.shape) for x in (low, high))
     return spaces.Box(lowest, highest, own.shape, lowest.dtype.type)
 
 
@@ -74,7 +72,7 @@ def action_space(world: World) -> spaces.Space[Any]:
     if isinstance(world.task, OutsideTask):
         own = world.task.actions
         if own.kind == "Box":
-            low, high = (x.reshape(own.shape).astype(own.dtype) for x in (own.low, own.high))
+            low, high = (typed(x, own.dtype).reshape(own.shape) for x in (own.low, own.high))
             return spaces.Box(low, high, own.shape, np.dtype(own.dtype).type)
         if own.kind == "Discrete":
             return spaces.Discrete(own.n, start=own.start[0])

@@ -1,6 +1,6 @@
 """``model.pt``: one evolved world with the configuration it was evolved under. Checked on reading, never executed.
 
-A dictionary written by ``torch.save``: format, version, kind, env_name, model (named tensors, ``world_format.py``),
+A dictionary written by ``torch.save``: format, version, kind, env_name, model (named tensors, ``format.py``),
 config, budget, score, solved, sha256, and where it is known evolution_steps. The bytes
 depend on the content alone, not on path, time or machine.
 """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.normaliser import EPSILON
-from envolve.agents.goal.crl_train import GoalLearner, make_learner
+from envolve.agents.goal.crl_train import FirstEpisodes, GoalLearner, make_learner
 from envolve.core import rng
 from envolve.envs.goal.engines import make_episodes
 from envolve.envs.goal.task import make_goal_task
@@ -48,22 +48,16 @@ class GoalPolicies:
             )
         except SimulatorError as error:
             raise PolicyError(f"{self.folder}: {error}") from None
-        near, length = (torch.zeros(learner.P, episodes, dtype=torch.float64, device=run.device) for _ in range(2))
-        alive = torch.ones_like(near, dtype=torch.bool)
-        act = learner.act if self.stochastic else learner.greedy
+        first, act = FirstEpisodes(learner.P, episodes, keys.device), learner.act if self.stochastic else learner.greedy
         for _ in range(e.length):
-            outcome = e.advance(act(e.features, e.goal))
-            near += outcome.success & alive
-            length += alive
-            alive &= ~outcome.over
+            first.add(e, e.advance(act(e.features, e.goal)))
         out = learner.diverged()[:, None]
 
         def healthy(x: Tensor) -> np.ndarray:
             return x.double().masked_fill(out, torch.nan).cpu().numpy()
 
-        distance = e.task.distance(e.features, e.goal)
-        more = {"success": healthy(near > 0), "distance at the end, m": healthy(distance)}
-        return Episodes(healthy(near), "decisions near the goal", healthy(length), more)
+        more = {"success": healthy(first.near > 0), "distance at the end, m": healthy(first.distance)}
+        return Episodes(healthy(first.near), "decisions near the goal", healthy(first.length), more)
 
     def film(self, name: str, member: int, seed: int, path: Path, score: str) -> None:
         run = dataclasses.replace(self.plan.run, seed=seed - member)  # the stage adds the member

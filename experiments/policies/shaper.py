@@ -31,7 +31,7 @@ LAYOUT = {"ppo": (1, 1), "sac": (0, 2), "td3": (0, 1)}
 
 
 class StoredPolicy:
-    """Stored policy with the interface of ``agents.shaped.Learner``, as one candidate among one."""
+    """Stored policy with the interface of ``ShapedLearner``, as one candidate among one."""
 
     def __init__(self, content: dict[str, Any], activation: str, where: Path) -> None:
         """Raises PolicyError."""

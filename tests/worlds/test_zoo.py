@@ -24,7 +24,7 @@ from envolve.outer.zoo.convert import zoo_bytes
 from envolve.worlds.env import BLOCK, ZooEnv, ZooVectorEnv
 from envolve.worlds.file import WorldError
 from envolve.worlds.file import read_world as read_zoo
-from envolve.worlds.shelf import open_world, path_of
+from envolve.worlds.shelf import names, open_world, path_of
 from envolve.worlds.tensors import TensorFileError, read_tensors, tensor_bytes
 from tests.envs.worlds.test_export import random_actions, saved
 from tests.envs.worlds.test_file import make_config, make_flat
@@ -235,6 +235,14 @@ def test_no_bytes_break_the_reader(tmp_path_factory: pytest.TempPathFactory, dat
         assert str(path) in str(e)
     with pytest.raises(WorldError):
         read_zoo(path)
+
+
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+    _, path = pair(tmp_path)
+    assert open_world(str(path)).task == "CartPole-v0"
+    path.write_bytes(pair(tmp_path, "Pendulum-v0")[1].read_bytes())
+    assert open_world(str(path)).task == "Pendulum-v1"
+    assert open_world("envolve/" + names()[0]) is open_world("envolve/" + names()[0])
 
 
 def test_a_path_is_opened_too(tmp_path: Path) -> None:

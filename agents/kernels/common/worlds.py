@@ -1,4 +1,5 @@
-"""numba twin of the worlds in ``envs/`` and of ``agents/rollout.repeat``: one member's world, step by step.
+"""numba twin of the worlds in ``envs/`` and of ``repeat`` in ``agents/common/rollout.py``: one member's world, step by
+step.
 
 A step takes an action's index, which discrete tasks read, and its vector, which continuous tasks read.
 """
@@ -22,8 +23,8 @@ from envolve.envs.task import Task
 
 REAL, SE, RN = 0, 1, 2
 KINDS = {"real": REAL, "se": SE, "rn": RN}
-OUTPUT_BOUND = F4(1000.0)  # envs.world.OUTPUT_BOUND
-LATENT_SCALE = F4(2.0 * math.sqrt(3.0))  # envs.contextual_bandit.LATENT_SCALE
+OUTPUT_BOUND = F4(1000.0)  # envs.worlds.world.OUTPUT_BOUND
+LATENT_SCALE = F4(2.0 * math.sqrt(3.0))  # envs.worlds.contextual_bandit.LATENT_SCALE
 U = np.uint64
 
 

@@ -13,7 +13,7 @@ from envolve.agents.kernels.dense.vector import choose, larger
 F4, I8 = np.float32, np.int64
 # numba compiles a function once more for every literal among its arguments; a number of numpy is no literal.
 NONE, NIL, UNIT, NO, YES = I8(-1), I8(0), I8(1), np.bool_(False), np.bool_(True)
-TANH, RELU, LEAKYRELU, PRELU, IDENTITY = I8(0), I8(1), I8(2), I8(3), I8(4)  # indices of envs.networks.ACTIVATIONS
+TANH, RELU, LEAKYRELU, PRELU, IDENTITY = I8(0), I8(1), I8(2), I8(3), I8(4)  # indices of envs.nets.networks.ACTIVATIONS
 ZERO, ONE, LEAKY_SLOPE, EPSILON = F4(0), F4(1), F4(0.01), F4(1e-8)
 
 # tanh(x) ~ x P(x^2) / Q(x^2), clamped: the rational approximation of Eigen (MathFunctionsImpl.h), absolute error below

@@ -14,7 +14,7 @@ from envolve.agents.kernels import JIT
 from envolve.agents.kernels.dense.activation import F4, ONE, ZERO
 from envolve.agents.kernels.dense.gemm import out_of_line
 
-EPSILON = F4(1e-5)  # envs.networks.NORM_EPSILON
+EPSILON = F4(1e-5)  # envs.nets.networks.NORM_EPSILON
 
 
 @njit(**JIT)

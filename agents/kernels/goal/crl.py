@@ -34,8 +34,8 @@ from envolve.agents.kernels.goal.crl_losses import logit_gradient, measure, soft
 from envolve.agents.kernels.goal.crl_trunk import Trunk, backward, backward_input, forward
 
 U = np.uint64
-CLIP = F4(10.0)  # agents.normaliser.CLIP
-LOWEST, RANGE, LEAST = -5.0, 7.0, 1e-3  # agents.crl_networks: LOG_STD and its width, LEAST_STD
+CLIP = F4(10.0)  # agents.common.normaliser.CLIP
+LOWEST, RANGE, LEAST = -5.0, 7.0, 1e-3  # agents.goal.crl_networks: LOG_STD and its width, LEAST_STD
 LOG_2, HALF_LOG_2PI = math.log(2), 0.5 * math.log(2 * math.pi)
 
 
@@ -249,7 +249,7 @@ def actor_gradient(a, m, i, scale, values):
 
 @njit(**JIT_UNCOUNTED)
 def train_on_batch(a, m, i, measured, values):
-    """The update of member i by the batch that is in ``a``. values: float64 [9], as ``agents.crl.METRICS``."""
+    """The update of member i by the batch that is in ``a``. values: float64 [9], as ``agents.goal.crl.METRICS``."""
     out_of_line()
     make_noise(a, m, i)
     scale = critic_gradient(a, m, i, measured, values[4:])

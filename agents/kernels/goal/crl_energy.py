@@ -20,7 +20,7 @@ from envolve.agents.kernels.dense.mlp import aligned
 
 DISTANCE, SQUARED, DOT, COSINE = I8(0), I8(1), I8(2), I8(3)
 ENERGIES = {"l2": DISTANCE, "l2_no_sqrt": SQUARED, "dot": DOT, "cos": COSINE, "cosine": COSINE}
-EPSILON = F4(1e-6)  # agents.crl_energy.EPSILON
+EPSILON = F4(1e-6)  # agents.goal.crl_energy.EPSILON
 NEAREST = -np.sqrt(EPSILON)  # the energy ``l2`` of a distance of 0
 HALF, TWO, LANES = F4(0.5), F4(2), 16
 

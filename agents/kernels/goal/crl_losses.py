@@ -23,7 +23,7 @@ CODES = {
     "infonce": ROWS, "infonce_backward": COLUMNS, "symmetric_infonce": BOTH, "flatnce": FLAT_ROWS,
     "flatnce_backward": FLAT_COLUMNS, "binary": BINARY, "fb": FB, "dpo": DPO, "ipo": IPO, "sppo": SPPO,
 }  # fmt: skip
-TAKEN_OFF = F4(100.0)  # agents.crl_losses.RESUBSTITUTION
+TAKEN_OFF = F4(100.0)  # agents.goal.crl_losses.RESUBSTITUTION
 PENALTY_EPSILON = F4(1e-6)
 
 

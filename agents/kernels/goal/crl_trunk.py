@@ -21,7 +21,7 @@ from envolve.agents.kernels.dense.layer_norm import norm_gradient, normalize
 from envolve.agents.kernels.dense.mlp import affine, aligned, head_gradient, weight_gradient
 from envolve.agents.kernels.dense.vector import exp, larger
 
-EPSILON = F4(1e-6)  # agents.crl_networks.NORM_EPSILON
+EPSILON = F4(1e-6)  # agents.goal.crl_networks.NORM_EPSILON
 FEW = 32  # outputs of a layer that ``head_gradient`` is faster for
 
 

@@ -1,5 +1,5 @@
 """Double DQN for the compiled loop; twin of ``agents/off_policy/ddqn.py``. What an algorithm consists of:
-``off_policy.py``.
+``training.py``.
 
 Everything but the Q network itself is shared with the dueling variant (``dueling_ddqn.py``): a Q network is a class
 with ``q_forward``, ``q_backward`` and ``q_predict``.

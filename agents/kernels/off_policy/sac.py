@@ -1,5 +1,5 @@
 """Soft actor-critic for the compiled loop; twin of ``agents/off_policy/sac.py``. What an algorithm consists of:
-``off_policy.py``.
+``training.py``.
 
 An update is some sixteen forward passes of one net: the actor and two target critics at s' (3), the critics at (s, a)
 with their gradients (2 + 4), the actor at s with its gradient (1 + 2), and through both critics (2 + 2). At 256 hidden

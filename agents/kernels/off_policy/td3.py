@@ -1,4 +1,4 @@
-"""TD3 for the compiled loop; twin of ``agents/off_policy/td3.py``. What an algorithm consists of: ``off_policy.py``.
+"""TD3 for the compiled loop; twin of ``agents/off_policy/td3.py``. What an algorithm consists of: ``training.py``.
 
 Everything but the action, its noise and its gradient is shared with the discrete variant (``td3_discrete.py``): a TD3
 is a class with ``target_actions``, ``actor_actions`` and ``actor_gradient``.

@@ -11,7 +11,7 @@ An algorithm is a file beside this one with
 - the four functions declared below, as plain functions, and ``implement(Class, learn=learn, ...)``: ``dispatch.py``
   says how the loop finds them. Functions that they call are ``@njit(**JIT_UNCOUNTED)``; none can allocate arrays.
   Large ones say ``out_of_line()`` first: copies of them are what compiling would take long;
-- a line in ``off_policy_population.TWINS``.
+- a line in ``TWINS`` of ``population.py``.
 
 Members are independent: a chunk is a loop over this function, and threads take members. Random numbers are counted, not
 streamed: decision d draws the EXPLORE counters from d W on, W being the algorithm's own constant; row i of update u has
@@ -181,7 +181,7 @@ def sample(rows, stored, key, update, c, batch):
 def train(agent, world, task, c, rows, batch, action, key, test_returns, episode_return, episode_length, counts):
     """Train one member and test it.
 
-    world, task: ``worlds.KernelWorld``, what it trains in and what it is tested on; c: ``OffPolicySettings``;
+    world, task: ``KernelWorld``, what it trains in and what it is tested on; c: ``OffPolicySettings``;
     test_returns: float64 [T]; episode_return: float32 [E]; episode_length: int32 [E]; counts: int64 [5] <- train steps,
     updates, episodes, real steps, status (agents/common/result.py).
     """
@@ -254,7 +254,8 @@ def finite(x):
 
 @njit(**JIT_INNER)
 def early_out(logged, e, n, kind, c):
-    """The stopping rules of spec 3.3 after episode e: returns settled (SE), or the task is solved."""
+    """The stopping rules of ``agents/common/early_out.py`` after episode e: returns settled (SE), or the task is
+    solved."""
     window = c.early_out_num
     count, before = min(window, e + 1), min(window, max(0, e + 1 - window))
     avg, prev = 0.0, 0.0

@@ -1,5 +1,5 @@
 """Single updates by the compiled kernels, on the tensors of PyTorch agents: for loops whose transitions come from
-elsewhere than ``off_policy.train``'s own worlds.
+elsewhere than the own worlds of ``training.py``.
 
 All that an agent is stays in the ``rows`` of its ``envolve.agents.off_policy.algorithm.Algorithm``, read and written
 where it lies. So such an object acts, is stored and is loaded as ever, and either twin may make its next update.

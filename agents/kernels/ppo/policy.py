@@ -1,5 +1,5 @@
 """The policy of a compiled PPO agent: how an action is drawn. Twin of ``agents/ppo/policy.py``, whose gradient is in
-``ppo_update.py``."""
+``update.py``."""
 
 from __future__ import annotations
 

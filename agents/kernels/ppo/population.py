@@ -43,8 +43,8 @@ def _shortest(name: str) -> None:
 
 
 def train_population(job: Job, threads: int = 1) -> TrainResult:
-    """As ``agents.ppo.train_population``, on the CPU; members are shared among ``threads``, and the result is the same
-    for any number of them."""
+    """As ``train_population`` of ``agents/ppo/training.py``, on the CPU; members are shared among ``threads``, and the
+    result is the same for any number of them."""
     ahead.compiled_ahead("ppo")
     task, hyper, s = job.task, job.hyper, job.hyper.section
     check(s, hyper, task.max_steps)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ class Environments(NamedTuple):
 
     s: np.ndarray  # float64 [N, S], states of the real task
     obs: np.ndarray  # float32 [N F]
-    phi: np.ndarray  # float32 [N, 1], see worlds.KernelWorld
+    phi: np.ndarray  # float32 [N, 1], see ``KernelWorld``
     t: np.ndarray  # int64 [N], steps in their episodes
     total: np.ndarray  # float64 [N], returns so far
     ended: np.ndarray  # bool [N], by the last decision

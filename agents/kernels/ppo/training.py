@@ -1,5 +1,5 @@
 """numba twin of ``agents/ppo/training.py``: a member's whole inner loop (rollout, returns, epochs of minibatches,
-tests) as one function without the GIL. ``ppo_policy.py`` draws the actions, ``ppo_rollout.py`` plays, ``ppo_update.py``
+tests) as one function without the GIL. ``policy.py`` draws the actions, ``rollout.py`` plays, ``update.py``
 learns; this is the loop around them. Equality with the PyTorch path is tested in tests/agents/ppo/test_training.py.
 
 Cost per environment step with CleanRL's settings on CartPole (2 x 64 tanh, 4 epochs): 214,000 FLOP in the updates and
@@ -118,7 +118,7 @@ class PPO(NamedTuple):
 def train(agent, world, task, c, key, test_returns, episode_return, episode_length, counts):
     """Train one member and test it.
 
-    world, task: ``worlds.KernelWorld``, what it trains in and what it is tested on; c: ``PPOSettings``;
+    world, task: ``KernelWorld``, what it trains in and what it is tested on; c: ``PPOSettings``;
     test_returns: float64 [T]; episode_return: float32 [E]; episode_length: int32 [E]; counts: int64 [5] <- train steps,
     updates, episodes, real steps, status (agents/common/result.py).
     """

@@ -146,9 +146,9 @@ def advantages(policy, rollout, block, offset, advantage, c, first, B):
 
 @njit(**JIT_UNCOUNTED)
 def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
-    """Derivatives of the loss (agents/ppo_policy.gradient) by the outputs of actor and critic, and, added to g, by the
-    standard deviations; for the samples order[first : first + count] of a minibatch of B, which lie in block.x ->
-    sum of rho - 1 - log rho, if c asks for it."""
+    """Derivatives of the loss (``gradient`` of ``agents/ppo/policy.py``) by the outputs of actor and critic, and, added
+    to g, by the standard deviations; for the samples order[first : first + count] of a minibatch of B, which lie in
+    block.x -> sum of rho - 1 - log rho, if c asks for it."""
     q, dq, p, moved = block.q, block.dq, policy.p, 0.0
     A, eps = policy.outputs, F4(c.eps_clip)
     share, top = ONE / F4(B), F4(policy.max_action)

@@ -1,8 +1,8 @@
 """numba twin of ``agents/shaped/ppo_torch.py``: an agent acts, remembers and learns in calls of its own without the
 GIL, so its numbers do not depend on the population that it is in, nor on the number of threads.
 
-The policy is ``ppo_policy.py``, the updates are ``ppo_update.py``; here are the normalisers around them, and what is
-called at every decision. ``shaped_ppo_population.py`` makes the calls.
+The policy and the updates are ``agents/kernels/ppo/policy.py`` and ``update.py``; here are the normalisers around them,
+and what is called at every decision. ``ppo_population.py`` makes the calls.
 
 Floor per environment step for 48 observations, 12 actions and 2 x 128 tanh, 5 epochs: 47,000 weights, of which an
 epoch makes 255,000 FLOP and the rollout and the values 139,000; with 3,600 tanh, that is some 7 us on a core that does

@@ -1,5 +1,5 @@
 """The compiled path of ``agents/shaped/ppo.py``: one agent per candidate, and the calls that let all of them act and
-learn, shared among threads. The kernels are in ``shaped_ppo.py``."""
+learn, shared among threads. The kernels are in ``ppo.py``."""
 
 from __future__ import annotations
 

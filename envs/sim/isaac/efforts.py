@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.envs.sim.mujoco_model import ON_JOINT
+from envolve.envs.sim.mujoco_model import ON_JOINT, gears
 
 if TYPE_CHECKING:
     from isaacgym import gymapi
@@ -21,14 +21,8 @@ class Efforts:
     def __init__(
         self, model: mujoco.MjModel, joints: List[str], bodies: List[str], num_envs: int, device: torch.device
     ) -> None:
-        gear = np.where(
-            model.actuator_trntype == ON_JOINT,
-            model.actuator_gear[:, 0],
-            np.linalg.norm(model.actuator_gear[:, :3], axis=1),
-        )
-        ends = (
-            np.where(model.actuator_ctrllimited[:, None], model.actuator_ctrlrange, [-np.inf, np.inf]) * gear[:, None]
-        )
+        limited, ranges = model.actuator_ctrllimited[:, None], model.actuator_ctrlrange
+        ends = np.where(limited, ranges, [-np.inf, np.inf]) * gears(model)[:, None]
         self._least, self._most = (
             torch.from_numpy(end).to(device, torch.float32) for end in (ends.min(1), ends.max(1))
         )

@@ -25,7 +25,8 @@ VIEWS = set(  # methods and functions that may give a view of what they are give
     (
         "view view_as reshape reshape_as squeeze unsqueeze flatten ravel transpose permute t expand expand_as narrow "
         "select unbind split chunk detach to type type_as float bool int contiguous diagonal movedim swapaxes swapdims "
-        "unfold unflatten as_tensor asarray from_numpy get broadcast_to atleast_1d requires_grad_ real cpu cuda positive"
+        "unfold unflatten as_tensor asarray from_numpy get broadcast_to atleast_1d requires_grad_ real cpu cuda "
+        "positive"
     ).split()
 )
 

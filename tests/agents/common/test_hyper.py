@@ -72,6 +72,14 @@ def test_small_numbers_stay_possible():
     assert set(hyper["hidden_layer"]) == {0, 1}
 
 
+@pytest.mark.parametrize("steps, factor", [(1, 3.0), (50, 100.0)])
+def test_a_small_budget_never_becomes_none(steps, factor):
+    """0 means no limit."""
+    vary = VarySection(vary_hp=False, train_steps_factor=factor)
+    assert draw(DDQNSection(train_steps=steps), KEYS[:2000], vary)["train_steps"].min() == 1
+    assert not draw(DDQNSection(train_steps=0), KEYS[:10], vary)["train_steps"].any()
+
+
 def test_switches():
     hyper = draw(BASE, KEYS[:100], VarySection(vary_layers=False))
     assert (hyper["hidden_layer"] == 2).all() and len(set(hyper["lr"])) == 100

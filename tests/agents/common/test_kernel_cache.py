@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import shutil
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 from envolve.agents.common import kernel_cache
@@ -33,14 +36,56 @@ def test_what_is_left_out_holds_nothing_that_is_compiled(path: Path) -> None:
 
 
 def test_an_edit_gives_another_folder_unless_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("agents/kernels", "core", "agents/common"):
+    for name in ("agents/kernels", "core", "agents/common", "agents/ppo", "agents/shaped"):
         shutil.copytree(kernel_cache.CODE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(kernel_cache, "CODE", tmp_path)
     monkeypatch.setattr(kernel_cache, "KERNELS", tmp_path / "agents" / "kernels")
     monkeypatch.setenv("ENVOLVE_CACHE", str(tmp_path / "cache"))
     seen = [kernel_cache.cache_dir()]
-    for name in ("kernels/ppo/__init__.py", "kernels/ppo/update.py", "kernels/__init__.py", "common/result.py"):
+    sources = (
+        "kernels/ppo/__init__.py",
+        "kernels/ppo/update.py",
+        "kernels/__init__.py",
+        "common/result.py",
+        "ppo/rate.py",
+    )
+    for name in sources:
         with (tmp_path / "agents" / name).open("a") as file:
             file.write("\n# another word\n")
         seen.append(kernel_cache.cache_dir())
-    assert seen[0] == seen[1] and len(set(seen[1:])) == 4
+    assert seen[0] == seen[1] and len(set(seen[1:])) == len(sources)
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """Names and attributes, such as ``RATE_MIN`` and ``rng.TEST``, outside of classes: a class's ``create`` hands its
+    numbers to the kernel as data."""
+    parts = [n for part in tree.body if not isinstance(part, ast.ClassDef) for n in ast.walk(part)]
+    found = {n.id for n in parts if isinstance(n, ast.Name)}
+    dotted = (n for n in parts if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+    return found | {f"{n.value.id}.{n.attr}" for n in dotted if isinstance(n.value, ast.Name)}
+
+
+def test_whose_numbers_are_compiled_in_is_part_of_the_folders_name() -> None:
+    """numba takes a module's number as a constant, so a binary is stale once the number changes."""
+    needed: dict[str, set[str]] = {}
+    for path in sorted(set(kernel_cache.KERNELS.rglob("*.py")) - set(LEFT_OUT)):
+        tree = ast.parse(path.read_text())
+        used = _used(tree)
+        for n in ast.walk(tree):
+            if not isinstance(n, ast.ImportFrom) or not (n.module or "").startswith("envolve."):
+                continue
+            for alias in n.names:
+                name, module = alias.asname or alias.name, importlib.import_module(str(n.module))
+                value = getattr(module, alias.name, None)
+                numbers = {name: value} if name in used else {}
+                if isinstance(value, ModuleType):
+                    module = value
+                    names = {u.partition(".")[2] for u in used if u.startswith(f"{name}.")}
+                    numbers = {u: getattr(value, u, None) for u in names}
+                for u, v in numbers.items():
+                    if u.isupper() and isinstance(v, (int, float, np.number)):
+                        file = Path(str(module.__file__)).resolve().relative_to(kernel_cache.CODE.resolve()).as_posix()
+                        needed.setdefault(file, set()).add(u)
+    outside = {file: names for file, names in needed.items() if not file.startswith("agents/kernels/")}
+    assert {"RATE_STEP", "RATE_MIN", "RATE_MAX"} <= outside["agents/ppo/rate.py"], "the finder finds"
+    assert not {file: names for file, names in outside.items() if file not in kernel_cache.FROZEN}

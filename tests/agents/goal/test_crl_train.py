@@ -107,6 +107,24 @@ def test_what_is_kept_goes_on_the_same(after: int) -> None:
     assert torch.equal(torch.nan_to_num(a.learning), torch.nan_to_num(b.learning))
 
 
+def test_the_distance_is_that_at_the_first_episodes_end() -> None:
+    t = training([1, 2])
+    task = t.eval_episodes.task
+    task.terminates, task.terminated = True, lambda state: state[..., 0] > 0  # type: ignore[method-assign]
+    seen = t.evaluate()
+    e, ended = t.eval_episodes, {}
+    e.episode.zero_()
+    e.begin_all()
+    for step in range(e.length):
+        outcome = e.advance(t.learner.greedy(e.features, e.goal))
+        distance = task.distance(outcome.features, e.goal)
+        for where in outcome.over.nonzero().tolist():
+            ended.setdefault(tuple(where), (step + 1, distance[tuple(where)].item()))
+    assert {length for length, _ in ended.values()} > {e.length}, "some end early and some in time"
+    for where, (length, distance_then) in ended.items():
+        assert (seen.length[where], seen.distance[where]) == (length, distance_then)
+
+
 def test_what_cannot_be() -> None:
     reacher, maze = make_goal_task("reacher"), make_goal_task("simple_u_maze")
     with pytest.raises(ValueError, match="eval_env: simple_u_maze has state_size 4"):

@@ -51,6 +51,7 @@ CASES = {
     "monte carlo": dict(advantage="monte_carlo", norm_advantage=False),
     "time limit is terminal": dict(bootstrap_time_limit=False),
     "annealed": dict(desired_kl=0.0, anneal_lr=True, train_steps=16 * 8 * 10),
+    "annealed to the end": dict(desired_kl=0.0, anneal_lr=True, train_steps=16 * 8 * 2),
     "deep relu": dict(hidden_layer=3, activation_fn="relu", orthogonal_init=False, clip_value_loss=True),
     "left over": dict(rollout_steps=7, minibatches=5),
     "each update adapts": dict(kl_after="update", desired_kl=0.01),

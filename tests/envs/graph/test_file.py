@@ -19,6 +19,8 @@ from envolve.envs.graph.params import lift
 from envolve.envs.physics.cartpole import CartPole
 from envolve.envs.shaping.candidate import Candidate, candidate_files, candidate_name, load_candidate
 from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.shaping.section import ShapedSection
+from envolve.envs.shaping.section import candidates_of as load_of
 from envolve.envs.sim.simulator import make_simulator
 from tests.envs.graphs import Graph, flat, plainly, same, state_of
 
@@ -96,6 +98,18 @@ def cartpole(weight: float = 0.5, flip: bool = False, params: bool = True) -> st
     example = {"pole_angle": torch.zeros(2), "pole_angular_velocity": torch.zeros(2)}
     lifted, params = lift(functions, example=example)
     return GraphFile.of("Cartpole", lifted, params, source="def compute_reward(state): ...").text()
+
+
+def test_a_run_tells_once_that_a_file_was_made_for_another_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mine.graph.json"
+    path.write_text(cartpole())
+    section = ShapedSection(shapers=str(path))
+    for task, lines in (("cartpole", 0), ("Ant", 1), ("Ant", 1)):
+        assert load_of(section, task)[0].failure is None
+        assert len(caplog.messages) == lines
+    assert caplog.messages[0].startswith(f"{path}: made for the task Cartpole, used for Ant: ")
 
 
 def test_a_file_is_a_candidate_under_its_name(tmp_path: Path) -> None:

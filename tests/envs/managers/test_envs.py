@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from envolve.agents.shaped.training import evaluate
 from envolve.envs.managers import library
 from envolve.envs.managers.envs import ManagedEnvs, make_managed_envs
 from envolve.envs.managers.guard import read_dump
 from envolve.envs.managers.mjlab import MJLAB
 from envolve.envs.physics.task import Pose
 from envolve.envs.shaping.candidate import Candidate, Shaper, load_candidate
+from envolve.envs.shaping.term_file import term_text
 from envolve.envs.sim.simulator import SimulatorError
 from tests.envs.managers import fake
 
@@ -208,6 +210,25 @@ def test_an_episode_that_diverges_loses_what_it_had_earned() -> None:
     assert ended.all() and (total <= 1e-9).all()
 
 
+def test_the_score_is_the_first_episodes_where_a_term_truncates_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle:
+        def act(self, obs: Tensor) -> Tensor:
+            return torch.zeros(1, N, 1)
+
+    def bounded() -> Any:
+        cfg = whole()
+        cfg.terminations["left"] = fake.Term(lambda env: env.episode_length_buf >= 3, time_out=True)
+        return cfg
+
+    whole = fake.configuration
+    monkeypatch.setattr(fake, "configuration", bounded)
+    envs = make([Candidate("own")])
+    score = evaluate(envs, Idle())  # type: ignore[arg-type]
+    envs.begin(evaluation=True)
+    earned = sum(envs.step(torch.zeros(1, N, 1)).score.clone() for _ in range(3))
+    torch.testing.assert_close(score, earned / envs.task.max_steps)
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no zip"])
 def test_a_file_that_is_no_dump_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "d.pt").write_bytes(content)
@@ -254,6 +275,7 @@ def test_mjlab_missing_and_of_another_version(monkeypatch: pytest.MonkeyPatch) -
         ('{"envolve_terms": 1, "task": "t", "numbers": {"a": "b"}}', "expected a finite number"),
         ('{"envolve_terms": 1, "task": "t", "numbers": {"a": NaN}}', "NaN is no number"),
         ('{"envolve_terms": 1, "task": "t", "numbers": {"a": true}}', "expected a finite number"),
+        ('{"envolve_terms": 1, "task": ["t"], "numbers": {"a": 1}}', "task: found ['t'], expected the name of a task"),
     ],
 )
 def test_a_wrong_file_of_terms_is_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -263,6 +285,18 @@ def test_a_wrong_file_of_terms_is_refused(text: str, words: str, tmp_path: Path)
     assert (
         failure is not None and failure.kind == "CannotLoad" and words in failure.reason and "\n" not in failure.reason
     )
+
+
+def test_numbers_of_another_task_are_used_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "x.terms.json"
+    for named, lines in (("mjlab:" + fake.TASK, 0), (fake.TASK.lower(), 0), ("Mjlab-Other-Robot", 1)):
+        path.write_text(term_text(named, {"rewards.near.weight": 5.0}))
+        caplog.clear()
+        for _ in range(2):
+            assert not make([load_candidate(path)]).failures
+        assert len(caplog.messages) == lines
+    (line,) = caplog.messages
+    assert line.startswith(f"{path}: made for the task Mjlab-Other-Robot, used for mjlab:{fake.TASK}: ")
 
 
 def test_python_files_may_have_terms_and_params(tmp_path: Path) -> None:

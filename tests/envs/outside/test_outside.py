@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -184,6 +185,84 @@ def test_what_misbehaves_fails_with_its_reason(measured, monkeypatch, mood, said
     assert said in task.complaint(state)
 
 
+class Odd(Moody):
+    """Returns what its mood says for an entry of ``step``."""
+
+    parts = {"reward": (1, 10**400), "flag": (2, np.zeros(2, bool)), "cut": (3, np.zeros(2, bool)), "info": (4, [1])}
+
+    def step(self, action):
+        out = list(super().step(action))
+        if self.mood in self.parts:
+            at, value = self.parts[self.mood]
+            out[at] = value
+        if self.mood == "number":
+            out[4] = {"speed": 10**400}
+        return tuple(out)
+
+
+@pytest.mark.parametrize("mood, said", [
+    ("reward", "the reward 1000"), ("flag", "expected two flags"), ("cut", "expected two flags"),
+    ("info", r"the info \[1\], expected a mapping"),
+])  # fmt: skip
+def test_any_odd_part_of_a_step_costs_its_member_and_is_named(measured, monkeypatch, mood, said):
+    with pytest.raises(FlatError, match=said):
+        _measure("gymnasium:Moody-v0", {**PLAIN, "env_kwargs": {"mood": mood}}, 0, Odd)
+    task = moody(measured, "calm", monkeypatch)
+    monkeypatch.setattr(task, "_make", lambda: Odd(mood))
+    state = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
+    state, _, _ = task.step(state, torch.zeros(1, 1, dtype=torch.int64))
+    assert task.stopped(state)[1].item() and re.search(f"gymnasium:Moody-v0: .*{said}", task.complaint(state))
+
+
+def test_an_entry_of_info_that_no_float_holds_is_none(measured, monkeypatch):
+    section = {**PLAIN, "env_kwargs": {"mood": "number"}}
+    assert _measure("gymnasium:Moody-v0", section, 0, Odd)["info_names"] == []
+    task = moody(measured, "calm", monkeypatch)
+    monkeypatch.setattr(task, "_make", lambda: Odd("number"))
+    before = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
+    after, _, _ = task.step(before, torch.zeros(1, 1, dtype=torch.int64))
+    assert task.info(before, torch.zeros(1, 1), after).item() == 0.0
+
+
+class Vast(Moody):
+    """Its observations and rewards have this size."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.random = size, np.random.default_rng(0)
+
+    def step(self, action):
+        _, _, *rest = super().step(action)
+        return self.random.normal(size=2) * self.size, self.size, *rest
+
+
+def test_sizes_that_float32_does_not_hold():
+    with pytest.raises(
+        OutsideError, match=r"gymnasium:Vast-v0: found observations up to \S+e\+\d+, expected at most 3.4"
+    ):
+        _measure("gymnasium:Vast-v0", {**PLAIN, "env_kwargs": {"size": 1e39}}, 0, Vast)
+    for size, scale, reward_scale in ((1e-60, 1.0, 1e30), (1e37, None, 1e-30)):
+        section = {**PLAIN, "env_kwargs": {"size": size}}
+        found = _measure("gymnasium:Vast-v0", section, 0, Vast)
+        define("gymnasium:Vast-v0", {**section, "measured": found})  # its figures are those that a configuration takes
+        assert scale is None or found["observation_scale"] == [scale] * 2
+        assert found["reward_scale"] == reward_scale
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint64])
+def test_a_world_has_an_integer_spaces_own_limits(monkeypatch, dtype):
+    limits = np.iinfo(dtype)
+    space = spaces.Box(limits.min, limits.max, (2,), dtype)
+    monkeypatch.setattr(Moody, "observation_space", space)
+    monkeypatch.setattr(Moody, "step", lambda self, action: (np.ones(2, dtype), 1.0, True, False, {}))
+    monkeypatch.setattr(Moody, "reset", lambda self, **_: (np.zeros(2, dtype), {}))
+    section = {**PLAIN, "measured": _measure("gymnasium:Moody-v0", PLAIN, 0, Moody)}
+    task = define("gymnasium:Moody-v0", section)(max_steps=6)
+    assert WorldEnv(RealTask(task, 1)).observation_space == space
+
+
 def test_truncated_and_terminated_stay_apart(measured, monkeypatch):
     task = moody(measured, "cut", monkeypatch)
     world = RealTask(task, 1)
@@ -325,11 +404,30 @@ def test_actions_there_and_back(space):
             assert np.allclose(action.of_numbers(action.to_numbers(own)), own, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype, low, high", [
+    (np.int8, 0, 1), (np.int32, -2, 2), (np.int64, 0, 3), (np.uint8, 250, 255), (bool, 0, 1),
+    (np.int64, 2**53, 2**63 - 1),
+])  # fmt: skip
+def test_whole_actions_have_equal_shares_and_an_inverse(dtype, low, high):
+    space = spaces.Box(low, high, (1,), dtype)
+    action = read_action(action_of(space))
+    few = int(high) - int(low) < 256
+    for own in range(int(low), int(high) + 1) if few else (int(low), int(high)):
+        own = np.array([own]).astype(dtype)
+        again = action.of_numbers(action.to_numbers(own))
+        assert again.dtype == own.dtype and again == own
+    evenly = (np.arange(12000) + 0.5) / 6000 - 1
+    values, counts = np.unique(action.of_numbers(evenly[:, None]), return_counts=True)
+    assert space.contains(values[:1]) and space.contains(values[-1:])
+    if few:
+        assert counts.tolist() == [12000 // len(values)] * (int(high) - int(low) + 1)
+
+
 @pytest.mark.parametrize(
     "space, said",
     [
         (spaces.Box(0, 255, (64, 64, 3), np.uint8), "images"), (spaces.Box(-1, 1, (600,)), "600 numbers"),
-        (spaces.Text(5), "expected Box"),
+        (spaces.Text(5), "expected Box"), (spaces.OneOf((spaces.Discrete(2), spaces.Discrete(3))), "found .*OneOf"),
     ],
 )  # fmt: skip
 def test_observations_that_are_refused(space, said):

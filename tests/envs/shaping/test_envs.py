@@ -350,6 +350,23 @@ def test_another_key_is_another_run_and_the_same_key_the_same() -> None:
     assert torch.equal(a, b) and not torch.equal(a, c)
 
 
+def test_a_candidate_may_name_more_actions_than_are_tried() -> None:
+    """1,024 of them, as its file may say; its function and its agent see just as many."""
+
+    def last_of_many(action: Tensor, state: State) -> Tensor:
+        return action[:, [size - 1]].expand_as(state["torque"]) if action.shape[1] == size else action
+
+    size = 1024
+    wide = Candidate("wide", {"compute_torque": Shaper(last_of_many, False)}, size)
+    envs = make(wide, candidate("own"))
+    assert envs.action_sizes == [size, 1] and not envs.failures
+    envs.begin()
+    action = torch.zeros(2, envs.N, size)
+    action[0, :, -1] = 0.5
+    envs.step(action)
+    assert envs.effort[: envs.N].eq(0.5).all() and not envs.failures
+
+
 def test_environments_must_be_shared_equally() -> None:
     with pytest.raises(ValueError, match="7 environments for 2 candidates"):
         ShapedEnvs(CartPole(make_simulator("mujoco", "cartpole.xml", 7)), GOOD[:2], 0)

@@ -76,7 +76,7 @@ def test_names_are_the_models():
     assert sim.bodies == ("torso", "front", "body3", "back", "ball", "post")
     assert sim.actuators == ("back_hip", "front_hip", "post_slide")
     assert sim.effort_limit.tolist() == [20.0, 5.0, float("inf")]
-    assert (sim.joint_index("back_hip"), sim.body_index("ball"), sim.timestep) == (2, 4, 0.005)
+    assert (sim.joints.index("back_hip"), sim.body_index("ball"), sim.timestep) == (2, 4, 0.005)
 
 
 def test_two_threads_give_the_same_bits_as_one():

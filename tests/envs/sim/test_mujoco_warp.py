@@ -263,7 +263,7 @@ def test_more_constraints_than_provided_for_make_an_environment_unstable(monkeyp
     sim = simulator(2, ())
     root, joints, speed = (x.expand(2, *x.shape).clone() for x in sim.rest_state())
     root[1, :, 2] += 100.0  # that one touches nothing
-    joints[1, sim.joint_index("post_slide")] += 100.0
+    joints[1, sim.joints.index("post_slide")] += 100.0
     sim.set_state(torch.arange(2), root, joints, speed)
     sim.step(200)
     assert sim.unstable.tolist() == [True, False]
