@@ -201,6 +201,10 @@ def work(args: argparse.Namespace) -> None:
     def shown(row: dict[str, Any]) -> str:
         return f"{'solved' if row['solved'] else 'censored'}, {row['evaluations']} evaluations"
 
+    def wanted(row: dict[str, Any]) -> dict[str, Any]:  # a larger budget changes nothing for what is solved
+        return {} if row["solved"] else {"budget": args.budget or TASKS[row["task"]].budget}
+
+    cells.demand(args.out, wanted)
     cells.work(args.out, names, run, shown)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CURRENT = [p for p in PAGES if p.name != "CHANGELOG.md"]  # the changelog may name what an older version had
 FOLDERS = (
     "core", "envs", "agents", "outer", "llm", "distributed", "experiments", "slurm", "configs", "tests", "benchmarks",
@@ -18,7 +18,7 @@ FOLDERS = (
 KINDS = "py|md|yaml|yml|json|jsonl|sh|sbatch|png|txt|xml"
 TO_BE_WRITTEN = {  # by the reader, or by a run
     "envs/user_functions/cartpole/my_reward.py", "my_reward.py", "my_params.py", "my_shaper.py", "best.py", "reward.py",
-    "best_reward.py", "params.py", "env.py", "step.py", "curve.py",
+    "best_reward.py", "params.py", "env.py", "step.py", "curve.py", "corridor.py",
 }  # fmt: skip
 ELSEWHERE = {"training.py", "my_env.py"}  # JaxGCRL's, the reader's
 PACKAGES = ("core", "envs", "agents", "outer", "llm", "distributed", "experiments", "slurm")

@@ -48,6 +48,9 @@ def test_cells_are_run_once_and_shown_with_their_intervals(tmp_path: Path) -> No
     lines = table(results(tmp_path)).splitlines()[2:]
     assert len(lines) == len(ARMS) and lines[0].startswith("| CartPole-v0 | 1,000 | evolved | 5 | 1,002 | ppo 1.0")
     assert "policy 20.0 [" in lines[-1]
+    args.steps = 20
+    with pytest.raises(RunError, match="found steps 10, expected 20; choose another --out"):
+        work(args, run)
     with (tmp_path / CELLS).open("a") as file:
         file.write(json.dumps({"cell": "x", "task": 3}) + "\n")
     with pytest.raises(RunError, match="cells.jsonl: x: found another content"):

@@ -42,6 +42,9 @@ def test_cells_are_kept_and_a_stopped_one_goes_on(tmp_path, monkeypatch, capsys)
     assert (tmp_path / "cut" / run).read_bytes() == (tmp_path / "whole" / run).read_bytes()
     monkeypatch.setattr(cells, "evaluate", lambda *a: pytest.fail("a finished cell is not run again"))
     assert searches.main(words) == 0
+    capsys.readouterr()
+    assert searches.main([*words[:-4], "--budget", "900", "--only-searches", "snes"]) == 1
+    assert "found budget 700, expected 900; choose another --out" in capsys.readouterr().err
 
 
 def test_medians_with_censored_runs():

@@ -70,6 +70,16 @@ def _rows(out: Path) -> dict[str, Row]:
     return rows
 
 
+def demand(out: Path, wanted: Callable[[Row], Row]) -> None:
+    """Raises RunError where a finished cell has other settings than it would have now, as its name may not say.
+    wanted: the settings that count, for a row."""
+    for name, row in _rows(out).items():
+        for key, value in wanted(row).items():
+            if row.get(key) != value:
+                found = f"found {key} {row.get(key)}, expected {value}"
+                raise RunError(f"{out / CELLS}: {name}: {found}; choose another --out, or remove the line")
+
+
 def work(out: Path, cells: Iterable[tuple[Any, ...]], run: Callable[..., Row], shown: Callable[[Row], str]) -> None:
     """Runs the cells that are missing. cells: their names, in order; run: takes the parts of a name, gives a row, to
     which ``cpu_seconds`` is added; shown: what is said of a row. Several processes may share ``out`` if they have

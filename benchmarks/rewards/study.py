@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import envolve.envs.physics  # noqa: E402, F401  registers the tasks
-from benchmarks.common.cells import Row, add_flags, check_counts, finish, results, work  # noqa: E402
+from benchmarks.common.cells import Row, add_flags, check_counts, demand, finish, results, work  # noqa: E402
 from benchmarks.rewards.pool import KINDS, NAME, Entry, Pool, PoolVetter, load_pool, reward_alone  # noqa: E402
 from envolve.agents.shaped.halving import Training  # noqa: E402
 from envolve.agents.shaped.training import default_section  # noqa: E402
@@ -328,9 +328,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
-        for row in finished(args.out):
-            if any(row[name] != value for name, value in dataclasses.asdict(size).items()):
-                raise ValueError(f"{args.out}: found a cell of another size than {size}; choose another --out")
+        demand(args.out, lambda row: dataclasses.asdict(size))
         # all arms of a seed first: a part of the study is a smaller study
         cells = ((t, a, s) for s, t, a in itertools.product(range(args.seeds), args.tasks, args.arms))
         work(args.out, cells, lambda *parts: cell(*parts, size, args.out), shown)

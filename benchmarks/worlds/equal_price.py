@@ -10,7 +10,8 @@ Every arm may spend as many steps on the task. A search ends with the generation
                one test episode per agent, since real steps are what is short
   distilled    a bandit that teaches the better of two experts, each with half of the budget
   both         the same with half of the budget, then evolved with the other half
-  learner      two agents trained on the task, each with half of the budget; the better one counts, as above
+  learner      two agents trained on the task, each with half of the budget: ``policy`` is the better one by the same
+               test episodes, as a distilled world's expert is chosen; ``one`` is the mean of the two
   direct       a policy evolved on the task without a world (``outer/controls/direct.py``)
 
 A world's figure is that of agents that it was not evolved with, trained in it for --steps and tested on the task: the
@@ -109,15 +110,16 @@ def configuration(name: str, arm: str, seed: int, budget: int) -> Config:
     return config_of(made, (), COMMAND)
 
 
-def distil(config: Config, seed: int) -> tuple[Tensor, float, int]:
-    """The world of the better expert, that expert's return, and the real steps of both."""
+def distil(config: Config, seed: int) -> tuple[Tensor, dict[str, float], int]:
+    """The world of the better expert, its return and the mean of both, and the real steps of both."""
     seeds = torch.from_numpy(member_seeds(seed, RETEST, 200, EXPERTS))
     values = evaluate(config.data, torch.zeros(EXPERTS, 1), seeds, DISTIL)
     scores = values["score"].numpy()
     if not np.isfinite(scores).any():
         raise RunError(f"no expert of seed {seed} has a world: {values['reason'][0]}")
     best = int(np.nanargmax(scores))
-    return values["world"][best], float(scores[best]), int(values["real_steps"].sum())
+    returns = {"policy": float(scores[best]), "one": float(np.nanmean(scores))}
+    return values["world"][best], returns, int(values["real_steps"].sum())
 
 
 def taught(config: Config, world: Tensor, steps: int, seed: int) -> dict[str, Any]:
@@ -151,8 +153,8 @@ def cell(out: Path, name: str, arm: str, budget: int, seed: int, steps: int) -> 
         return {**row, "real_steps": found.steps, "returns": {"policy": float(returns.mean())}}
     config = configuration(name, arm, seed, budget)
     if arm in ("distilled", "learner"):
-        world, best, spent = distil(config, seed)
-        returns = {"policy": best} if arm == "learner" else taught(config, world, steps, seed)
+        world, experts, spent = distil(config, seed)
+        returns = experts if arm == "learner" else taught(config, world, steps, seed)
     else:
         run_dir = out / "runs" / f"{name}-{arm}-{budget}-{seed}"
         run = cells.search(run_dir, lambda: config, lambda run: exceeded(run, budget), COMMAND)
@@ -203,6 +205,7 @@ def work(args: argparse.Namespace, run: Callable[..., dict[str, Any]] = cell) ->
     def shown(row: dict[str, Any]) -> str:
         return ", ".join(f"{k} {v:.1f}" for k, v in row["returns"].items()) + f"; {row['real_steps']:,} real steps"
 
+    cells.demand(args.out, lambda row: {"steps": args.steps})
     cells.work(args.out, names, lambda *parts: run(args.out, *parts, args.steps), shown)
 
 

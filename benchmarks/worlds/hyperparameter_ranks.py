@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import sys
 import time
@@ -43,7 +44,7 @@ from envolve.core.files import read_text  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
 from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.experiments.paper.correlation import interval, spearman  # noqa: E402
-from envolve.outer.checkpoint import Progress, load_checkpoint, save_checkpoint  # noqa: E402
+from envolve.outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import load_config  # noqa: E402
 from envolve.outer.evaluate.networks import UNSOLVABLE  # noqa: E402
@@ -68,6 +69,7 @@ class Study:
         assert isinstance(target, NetworkTarget)
         self.data, self.out, self.steps, self.target = data, out, steps, target
         self.seed, self.gtn = data["seed"], problem.gtn_section(data)
+        self.digest = hashlib.sha256(json.dumps([data, steps], sort_keys=True).encode()).hexdigest()
         self.section = problem.env_section(data)
         self.name, base, _ = problem.learner(data)
         base = dataclasses.replace(base, train_episodes=10**6, test_episodes=TESTS)
@@ -97,18 +99,21 @@ class Study:
 
     def truth(self) -> np.ndarray:
         """What each set is worth on the task, float64 [80]."""
-        path = self.out / "truth.json"
+        path, wanted = self.out / "truth.json", {"configuration": self.digest, "steps": LONGER * self.steps}
         if not path.exists():
             began, before = time.process_time(), self.task_steps
             values = self.on_task(range(len(self.sets)), LONGER * self.steps, TRUTH + 1000)
             content = {
-                "returns": values.tolist(), "steps": LONGER * self.steps, "task_steps": self.task_steps - before,
+                **wanted, "returns": values.tolist(), "task_steps": self.task_steps - before,
                 "cpu_seconds": time.process_time() - began,
                 "sets": [{k: v for k, v in vars(s).items() if k in ("lr", "batch_size", "hidden_size", "hidden_layer")}
                          for s in self.sets],
             }  # fmt: skip
             write_atomic(str(path), json.dumps(content).encode())
-        return np.array(json.loads(read_text(path))["returns"])
+        found = json.loads(read_text(path))
+        if any(found.get(key) != value for key, value in wanted.items()):
+            raise RunError(f"{path}: found another configuration or other --steps; choose another --out")
+        return np.array(found["returns"])
 
     def score(self, worlds: Tensor, generation: int, truth: np.ndarray) -> np.ndarray:
         """Correlation of each world, float64 [P], with one agent per set; all worlds have the same random seeds. A
@@ -121,7 +126,7 @@ class Study:
         """Evolves -> the centre, float32 [D]; goes on from search.pt."""
         path, truth, state = self.out / "search.pt", self.truth(), None
         if path.exists():
-            state, _ = load_checkpoint(path, "hyperparameter-ranks")
+            state, _ = load_checkpoint(path, self.digest)
         strategy = make_strategy(self.gtn, self.seed, self.target.begin, self.target.mask(), state)
         while strategy.state.generation < generations:
             began, before, number = time.process_time(), self.task_steps, strategy.state.generation
@@ -129,7 +134,7 @@ class Study:
             scores = self.score(members.worlds, number, truth)
             strategy.tell(scores)
             centre = scores[[role == ORIG for role in members.roles]]
-            save_checkpoint(path, strategy.state, Progress(strategy.centre), "hyperparameter-ranks")
+            save_checkpoint(path, strategy.state, Progress(strategy.centre), self.digest)
             row = {"generation": number + 1, "centre": float(centre.mean()), "mean": float(scores.mean()),
                    "best": float(scores.max()), "task_steps": self.task_steps - before,
                    "cpu_seconds": time.process_time() - began}  # fmt: skip

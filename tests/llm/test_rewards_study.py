@@ -55,7 +55,7 @@ def test_arms_spend_the_same_and_a_second_run_does_nothing(tmp_path, pooled, cap
     monkeypatch.setattr(study, "cell", None)
     assert main(command) == 0 and capsys.readouterr().out == shown[shown.index("| score") :]
     assert main([*command[: -len(arms)], *arms, "--fresh", "3"]) == 1
-    assert "a cell of another size" in capsys.readouterr().err
+    assert "found fresh 2, expected 3; choose another --out" in capsys.readouterr().err
 
 
 def test_an_interrupted_search_goes_on_to_the_same_cell(tmp_path, pooled, monkeypatch) -> None:
