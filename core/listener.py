@@ -143,7 +143,7 @@ class Listener:
         return 128 + (self.first or signal.SIGINT)
 
     def say(self, advice: str, why: str = "") -> None:
-        """Runs the registered function, once."""
+        """Writes that the program was stopped, and what to do next, once; nothing where ``QUIET`` is set."""
         if not self._said.acquire(blocking=False) or os.environ.get(QUIET):
             return
         start = "\n" if os.isatty(2) else ""  # the terminal shows ^C

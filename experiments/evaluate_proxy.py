@@ -204,7 +204,10 @@ def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str
     floor = random_return(task)
     sides = {name: side(runs_of(c), floor, mark) for name, c in columns.items()}
     proxy, real = sides["proxy"], sides.get("real")
-    out: dict[str, Any] = {"evolution_steps": world.evolution_steps, "random_return": floor}
+    out: dict[str, Any] = {
+        "evolution_steps": world.evolution_steps,
+        "random_return": floor if math.isfinite(floor) else None,
+    }
     out |= {f"failures_{name}": s.failures for name, s in sides.items()}
     lines, reason = [], ""
     if real is not None:

@@ -9,22 +9,22 @@ import contextlib
 import logging
 import os
 import re
-import shlex
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from envolve.core import commands
-from envolve.envs.outside.build import DESCRIPTION_FILE, is_outside
+from envolve.envs.outside.build import DESCRIPTION_FILE
 from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import CONFIG_FILE, Config
+from envolve.outer.config.problem import executes_own_code
 from envolve.outer.evaluate.compiled import compiled_beside
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.engine import Engine
-from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.exchange.local_workers import LocalWorkers, start_some
 from envolve.outer.ray.address import FILES, RAY
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.report import LiveTable
@@ -127,19 +127,12 @@ def _on_files(
     stack: contextlib.ExitStack, config: Config, run_dir: Path, workers: int | None, sync_dir: str, bohb_id: int
 ) -> tuple[Engine, LocalWorkers | None, str, str]:
     """The file exchange -> its master, workers to start here, and what is said of them in the title and in a note."""
-    dispatcher = stack.enter_context(Dispatcher(sync_dir, bohb_id, run_dir.resolve().name))
-    plugins = run_dir if config.data.get("plugins") or is_outside(config.data["env_name"]) else None
+    plugins = run_dir if executes_own_code(config.data) else None
+    advice = partial(start_some, bohb_id, sync_dir, plugins)
+    dispatcher = stack.enter_context(Dispatcher(sync_dir, bohb_id, run_dir.resolve().name, advice=advice))
     if workers is None:
-        line = worker_line(bohb_id, sync_dir, plugins)
-        return dispatcher, None, f"sync {sync_dir}", f"waiting for workers; start some, one per core: {line}"
+        return dispatcher, None, f"sync {sync_dir}", f"waiting for workers; {advice(0)}"
     own = LocalWorkers(workers, sync_dir, bohb_id, run_dir, plugins=plugins)
     dispatcher.on_wait = own.poll
     who = f"{workers} local worker{'s' * (workers != 1)}"
     return dispatcher, own, who, "workers are starting; the first run on a machine compiles their kernels"
-
-
-def worker_line(bohb_id: int, sync_dir: str, plugins: Path | None) -> str:
-    """What a user types to start a worker for this run."""
-    worker = shlex.join(commands.typed("GTN_worker.py"))
-    line = f"{worker} {bohb_id} 0 --sync-dir {shlex.quote(sync_dir)}"
-    return line + (f" --plugins {shlex.quote(str(plugins))}" if plugins else "") + " &"

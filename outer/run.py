@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.statistics import AgentRuns
-from envolve.envs.worlds.file import FIRST
+from envolve.envs.worlds.file import FIRST, WorldFileError, read_world
 from envolve.outer.checkpoint import Progress, RunError
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
@@ -31,13 +31,13 @@ from envolve.outer.evaluate.members import Values, episode_length, evaluate_memb
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL, UNSOLVABLE
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.loop.loop import Evaluated, Generation, Loop
-from envolve.outer.loop.policies import Collapse, Confirmation, collapse_note
+from envolve.outer.loop.policies import Collapse, Confirmation, Unscored, collapse_note
 from envolve.outer.loop.run_keeper import SCORES, RunKeeper, mean_orig, orig
 from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
-from envolve.outer.search.nes import ORIG, Population, fresh_seeds
+from envolve.outer.search.nes import ORIG, RESTART, Population, fresh_seeds, member_seeds
 from envolve.outer.search.recipe import Recipe
 from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.searches import settings_of
@@ -85,12 +85,25 @@ class Run:
         self.target = make_target(data)
         self.keeper = RunKeeper(run_dir, config_digest(config), self.target, resume)
         self.settings = settings_of(self.gtn.search, data["agents"])
-        self._begin(self.target.begin)
+        self._begin(self._taught if self.gtn.init == DISTILLED and self.keeper.resumed else None)
 
-    def _begin(self, begin: Callable[[int], Tensor]) -> None:
-        """begin: the first world of a search that has no state yet."""
-        keeper, state = self.keeper, self.keeper.state
-        keeper.begin(make_strategy(self.gtn, self.config.data["seed"], begin, self.target.mask(), state, self.settings))
+    def _begin(self, taught: Callable[[], Tensor] | None) -> None:
+        """taught: the first world, if experts taught it. After a collapse the search goes on from random worlds all the
+        same: what taught nothing once would do so again."""
+        keeper, run_seed = self.keeper, self.config.data["seed"]
+        first = int(member_seeds(run_seed, RESTART, 0, 1)[0])
+
+        def begin(seed: int) -> Tensor:
+            return taught() if taught and seed == first else self.target.begin(seed)
+
+        keeper.begin(make_strategy(self.gtn, run_seed, begin, self.target.mask(), keeper.state, self.settings))
+
+    def _taught(self) -> Tensor:
+        """What the experts of an earlier process taught. Raises RunError."""
+        try:
+            return read_world(str(self.run_dir / FIRST)).flat
+        except WorldFileError as e:
+            raise RunError(f"{e}; the search began with that world and needs it to go on") from None
 
     @property
     def strategy(self) -> Strategy:
@@ -178,6 +191,7 @@ class Run:
                 Confirmation(self.gtn, keeper, self._fresh),
                 lambda g: keeper.remember(g, every=self.gtn.keep == "last"),
                 Collapse(self.gtn, keeper),
+                Unscored(keeper),
             ],
             after=[lambda g: self._show(g, table, board)],
         )
@@ -199,7 +213,7 @@ class Run:
         world = torch.from_numpy(values["world"][best]) if "world" in values else torch.zeros(0)
         if world.shape != size or world.dtype != torch.float32 or not world.isfinite().all():
             raise RunError(f"a worker distilled a world of shape {list(world.shape)}, expected float32 {list(size)}")
-        self._begin(lambda seed: world)
+        self._begin(lambda: world)
         self.keeper.count(values)
         score = float(scores[best])
         assert isinstance(self.target, NetworkTarget)
@@ -224,7 +238,7 @@ class Run:
         values, mask = g.found.values, orig(g)
         if g.failed.all():
             table.note(f"generation {g.number}: all members failed, the first because {g.found.reasons[0]}")
-        if g.instead is not None:
+        if g.number + 1 in self.progress.restart_generations:
             table.note(collapse_note(g))
         row = GenerationRow(
             generation=g.number,

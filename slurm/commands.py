@@ -81,17 +81,21 @@ def kind_of(words: Sequence[str]) -> str:
     return STUDY if re.search(r"^space\s*:", text, re.MULTILINE) else CONFIG
 
 
-def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path) -> list[str]:
+def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path, study: bool = False) -> list[str]:
+    """Command of one worker. study: its master works for one, whose files of the user's own lie in the folder
+    itself."""
+    own = run_dir if study else run_dir / f"master_{bohb_id}"
     return [python, str(ROOT / "GTN_worker.py"), str(bohb_id), str(worker), "--sync-dir", str(run_dir / "sync"),
-            "--plugins", str(run_dir / f"master_{bohb_id}")]  # fmt: skip
+            "--plugins", str(own)]  # fmt: skip
 
 
-def workers_command(python: str, bohb_id: int, ids: range, run_dir: Path) -> list[str]:
+def workers_command(python: str, bohb_id: int, ids: range, run_dir: Path, study: bool = False) -> list[str]:
     """Command of the workers of one task."""
     if len(ids) == 1:
-        return worker_command(python, bohb_id, ids[0], run_dir)
+        return worker_command(python, bohb_id, ids[0], run_dir, study)
     return [python, str(ROOT / "slurm" / "worker_group.py"), "--bohb-id", str(bohb_id), "--first", str(ids[0]),
-            "--workers", str(len(ids)), "--run-dir", str(run_dir), "--python", python]  # fmt: skip
+            "--workers", str(len(ids)), "--run-dir", str(run_dir), "--python", python,
+            *["--study"] * study]  # fmt: skip
 
 
 def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:

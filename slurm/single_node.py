@@ -185,13 +185,13 @@ def roles_of(args: argparse.Namespace, words: Sequence[str], cpus: Collection[in
         )
         return Role(kind, bohb_id, child)
 
-    roles = []
+    roles, study = [], kind_of(words) == STUDY
     for b, group in enumerate(split(sorted(cpus), args.masters, args.workers_per_master)):
         of_master = partial(master_command, args.python, words, b, args.masters, run_dir)
         of_master()  # wrong words are found out here
         roles.append(role(MASTER, b, f"master {b}", f"master_{b}.log", of_master, set(group.master)))
         for i, pinned in enumerate(group.workers):
-            of_worker = partial(worker_command, args.python, b, i, run_dir)
+            of_worker = partial(worker_command, args.python, b, i, run_dir, study)
             roles.append(role(WORKER, b, f"worker {i} of master {b}", f"worker_{b}_{i}.log", of_worker, set(pinned)))
     return roles
 

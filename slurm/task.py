@@ -175,7 +175,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         study = args.role != "node" and bool(words) and kind_of(words) == STUDY
         if args.role == WORKER:
             ids = range(args.worker, args.worker + args.workers)
-            command = workers_command(args.python, args.bohb_id, ids, run_dir)
+            command = workers_command(args.python, args.bohb_id, ids, run_dir, study)
         elif args.role == MASTER:
             command = master_command(args.python, words, args.bohb_id, args.masters, run_dir)
         else:

@@ -43,6 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=at_least(1), required=True, metavar="K", help="how many")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python of the workers")
+    parser.add_argument("--study", action="store_true", help="their master works for a study")
     return parser
 
 
@@ -54,7 +55,7 @@ def children_of(args: argparse.Namespace) -> list[Child]:
         name = f"worker_{args.bohb_id}_{i}"
         return Child(
             name,
-            partial(worker_command, args.python, args.bohb_id, i, run_dir),
+            partial(worker_command, args.python, args.bohb_id, i, run_dir, args.study),
             run_dir / "slurm" / "log" / f"{name}.log",
             environ={"OMP_NUM_THREADS": str(len(cpus))},
             cpus=cpus,

@@ -4,6 +4,8 @@
 #
 #   ENVOLVE_RUN_DIR=results/my_run sbatch --array=0-5 slurm/workers.sh
 #
+# Workers of a study need its name after the script (... slurm/workers.sh STUDY.yaml) if it uses files of your own.
+#
 # With ENVOLVE_WORKERS_PER_TASK=K one index has K workers of a master, which share its CPUs, and the last of a master's
 # indices what is left: BOHB_ID = index / indices per master. For 2 masters with 5 workers each, in threes:
 #

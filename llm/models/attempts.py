@@ -161,7 +161,8 @@ class Caller:
             usd = self.ledger.book(call.request.model, *tokens)
         else:
             usd = self.ledger.settle(reserved, *tokens)
-        line = {"model": reply.model, "reply": reply.text, "finish": reply.finish, "tokens": [*tokens], "usd": usd}
+        line: dict[str, Any] = {"model": reply.model, "reply": reply.text, "finish": reply.finish}
+        line |= {"tokens": [*tokens], "usd": usd}
         if any(settles):
             self.ledger.settle_unconfirmed(call.request.model, *settles)
             line["settles"] = [*settles]

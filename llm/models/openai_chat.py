@@ -214,7 +214,7 @@ def _bounded(response: Any, seconds: float) -> None:
     package = sys.modules[type(response).__module__.partition(".")[0]]  # httpx or httpx2
     whole, end = response.stream, time.monotonic() + seconds
 
-    class Beginning(package.SyncByteStream):  # type: ignore[misc, name-defined]
+    class Beginning(package.SyncByteStream):  # type: ignore[name-defined]
         def __iter__(self) -> Iterator[bytes]:
             left = MAX_ERROR
             for piece in whole:

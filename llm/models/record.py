@@ -188,11 +188,11 @@ def _take_line(recording: Recording, line: Any) -> None:
     entry = _hand_written(line, len(recording.everything)) if recording.models is None else _recorded(line)
     recording.entries[entry.index] = entry
     recording.everything.append(entry)
-    body = recording.bodies.get(entry.index)
+    unsettled = recording.bodies.get(entry.index)
     if entry.reply is not None:
         recording.bodies.pop(entry.index, None)
-    elif body is not None and body.counted is None:
-        recording.bodies[entry.index] = replace(body, counted=entry.unconfirmed)
+    elif unsettled is not None and unsettled.counted is None:
+        recording.bodies[entry.index] = replace(unsettled, counted=entry.unconfirmed)
 
 
 def _hand_written(line: dict[str, Any], index: int) -> Entry:

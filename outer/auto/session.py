@@ -27,6 +27,7 @@ from envolve.outer.auto.sentence import Findings, share, verdict
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, environment_info, load_config, store_config
 from envolve.outer.launch import OWN_SYNC, conduct, forget_unused, new_run_dir
+from envolve.outer.loop.run_keeper import SCORES
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import duration
@@ -70,7 +71,7 @@ class Session:
         """The search, from its checkpoint if there is one. Raises RunError, ExchangeError."""
         if (self.run_dir / "summary.txt").exists():
             return
-        resume = (self.run_dir / "checkpoint.pt").exists()
+        resume = (self.run_dir / SCORES).exists()  # a run that stopped in its first generation has no checkpoint yet
         sync_dir = str(self.run_dir / OWN_SYNC)
         conduct(self.config, self.run_dir, resume=resume, workers=workers, sync_dir=sync_dir)
 

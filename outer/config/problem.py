@@ -12,6 +12,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.sections import ICMSection, LearnerSection, VarySection
 from envolve.core.option import option
+from envolve.envs.outside.build import is_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
@@ -92,6 +93,12 @@ def curiosity(data: Mapping[str, Any]) -> Optional[ICMSection]:
     """Section ``agents.icm`` if the inner loop's agent uses curiosity, else None."""
     agents: Dict[str, Any] = data["agents"]
     return ICMSection(**agents.get("icm", {})) if split_agent_name(agents["gtn"]["agent_name"]).curious else None
+
+
+def executes_own_code(data: Mapping[str, Any]) -> bool:
+    """Returns whether workers need the run's folder: for files of the user's own, or an environment from outside, which
+    is made only where a folder that is allowed holds its description."""
+    return bool(data.get("plugins")) or is_outside(data["env_name"])
 
 
 def expert_section(data: Mapping[str, Any]) -> ExpertSection:

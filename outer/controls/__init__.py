@@ -1,10 +1,13 @@
 """Controls: simple explanations of an evolved world's effect, to compare it with. ``experiments/controls.py`` runs
 them.
 
-``policy``     episodes of a policy on the task, which every control ends with
+``rows``       the controls themselves: each makes rows of the table
+``table``      the table and its JSON
+``baseline``   tuned agents on the task itself, which ship with this project
 ``greedy``     what a world pays, taken as a policy: no agent is trained
-``fit``        small networks fitted by supervised learning: classifiers, and bandits that teach a given policy
 ``hand_made``  policies that a person writes down in a line, for the classic tasks
-``expert``     an agent trained on the task itself, and the states that it visits
+``values``     value iteration: ideal potentials of finite tasks, and the optimum of a learned reward
 ``direct``     evolution of a policy, without any world
+
+Experts, the states that they visit, and the small networks that are fitted to them are in ``outer/distil/``.
 """

@@ -19,13 +19,14 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import LATENT_SCALE, encoded
 from envolve.envs.worlds.world import init_world, world_nets
+from envolve.outer.distil.descend import descend
 from envolve.outer.distil.energy import energy_distance, softened, units_of
 
 CONTEXT_STEPS, CONTEXT_BATCH = 1000, 256
 STEPS, BATCH = 3000, 512
 LR = 1e-2  # of Adam, falls to a twentieth
-# Contexts, drawn by the bandit itself and given ones, at which the reward is fitted: for every STEPS steps begun. More
-# steps at the same contexts would learn these by heart.
+# Contexts, drawn by the bandit itself and given ones, at which the reward is fitted: for every STEPS steps that are
+# whole, once at least. More steps at the same contexts would learn these by heart.
 OWN, GIVEN = 8192, 4096
 NEAR = 0.3  # standard deviation, in largest actions, of those drawn near the policy's
 
@@ -90,13 +91,5 @@ def rows(data: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def minimise(flat: Tensor, loss: Callable[[Tensor], Tensor], steps: int) -> Tensor:
-    """Minimises loss(flat) with Adam and a falling learning rate, from ``flat`` [1, D] -> [1, D]."""
-    flat = flat.clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([flat], LR)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, steps)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        loss(flat).backward()
-        optimiser.step()
-        schedule.step()
-    return flat.detach()
+    """Minimises loss(flat) from ``flat`` [1, D] -> [1, D]."""
+    return descend(flat, lambda now, _: loss(now), steps, LR, 0.05)

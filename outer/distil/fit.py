@@ -22,6 +22,7 @@ from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.distil.continuous import STEPS as BUMP_STEPS
 from envolve.outer.distil.continuous import fit_bump
+from envolve.outer.distil.descend import descend
 from envolve.outer.distil.energy import energy_distance, softened, units_of
 from envolve.outer.distil.policy import Policy, of_observation
 
@@ -31,16 +32,8 @@ LABELS, CONTEXTS = 31, 32  # random streams beside those of core/rng.py
 
 
 def minimise(flat: Tensor, loss: Callable[[Tensor, int], Tensor], steps: int = STEPS) -> Tensor:
-    """Minimises loss(flat, step) with Adam and a falling learning rate, from ``flat`` [1, D]. Returns [1, D]."""
-    flat = flat.clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([flat], LR)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.1, steps)
-    for step in range(steps):
-        optimiser.zero_grad()
-        loss(flat, step).backward()
-        optimiser.step()
-        schedule.step()
-    return flat.detach()
+    """Minimises loss(flat, step) from ``flat`` [1, D] -> [1, D]."""
+    return descend(flat, loss, steps, LR, 0.1)
 
 
 def draws(key: Tensor, step: int, count: int) -> Tensor:

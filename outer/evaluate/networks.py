@@ -172,14 +172,16 @@ def solved_steps(returns: List[float], lengths: List[float], solved_reward: floa
     """Training steps of one agent until it solved the task, counted in two ways: to the first test of the first solving
     window that reaches solved_reward, and to the end of that window, where the early-out rule fires. NaN: never.
 
-    returns, lengths: the test after each training episode, and the episode's steps.
+    returns, lengths: the test after each training episode, and the episode's steps. A window with a test that has no
+    finite return solves nothing.
     """
     if len(returns) < window:
         return np.nan, np.nan
-    sums = np.cumsum([0.0, *np.nan_to_num(np.asarray(returns, np.float64), nan=-np.inf)])
-    with np.errstate(invalid="ignore"):
-        means = (sums[window:] - sums[:-window]) / window
-    solved = np.flatnonzero(means >= solved_reward)
+    tests = np.asarray(returns, np.float64)
+    lost = ~np.isfinite(tests)  # counted, not summed: a sum would not be finite from there on
+    sums, losses = np.cumsum([0.0, *np.where(lost, 0.0, tests)]), np.cumsum([0, *lost])
+    means = (sums[window:] - sums[:-window]) / window
+    solved = np.flatnonzero((means >= solved_reward) & (losses[window:] == losses[:-window]))
     if not len(solved):
         return np.nan, np.nan
     ends = np.cumsum(lengths)

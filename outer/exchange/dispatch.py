@@ -20,13 +20,14 @@ it, and they come back in the order of the chunks. What can go wrong, and what i
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
 from envolve.outer.exchange.heartbeat import Heartbeat, name_of
 from envolve.outer.exchange.lanes import Lanes, raise_first
+from envolve.outer.exchange.local_workers import start_some
 from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.mailbox import Mailbox
 from envolve.outer.exchange.messages import Chunk, ChunkResult, quit_chunk
@@ -77,7 +78,7 @@ class Dispatcher:
         self._files = files or Files(sync_dir)
         self._host = host or Host()
         self._interval = interval
-        self.on_wait, self._advice = on_wait, advice or self._command
+        self.on_wait, self._advice = on_wait, advice or partial(start_some, bohb_id, self._files.folder, None)
         self._check = ChunkCheck()
         self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
         self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
@@ -199,10 +200,6 @@ class Dispatcher:
         if self._rounds.accepted_at is not None:
             self._hint_at, self._rounds.accepted_at = self._rounds.accepted_at, None
         return moved
-
-    def _command(self, free_id: int) -> str:
-        command = f"python3 GTN_worker.py {self.bohb_id} {free_id} --sync-dir {shlex.quote(self._files.folder)}"
-        return f"start some, one per core: {command}"
 
     def _hint(self, now: float) -> None:
         """Logs long waits, so that none is silent."""

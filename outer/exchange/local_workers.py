@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from typing_extensions import Self
 
+from envolve.core import commands
 from envolve.core.child import Child
 from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
 from envolve.outer.exchange.machine import ExchangeError
@@ -92,6 +94,16 @@ class LocalProcesses:
     def close(self) -> None:
         """Ends all workers, and kills those that have not ended after a few seconds."""
         self._supervisor.close()
+
+
+def start_some(
+    bohb_id: int, sync_dir: str | os.PathLike[str], plugins: str | os.PathLike[str] | None, free_id: int = 0
+) -> str:
+    """What a user types to start a worker for the master with BOHB-ID ``bohb_id``, from an id that is free. plugins: as
+    of :class:`LocalWorkers`."""
+    words = [*commands.typed("GTN_worker.py"), str(bohb_id), str(free_id), "--sync-dir", os.fspath(sync_dir)]
+    words += [] if plugins is None else ["--plugins", os.fspath(plugins)]
+    return f"start some, one per core: {shlex.join(words)} &"
 
 
 class LocalWorkers(LocalProcesses):

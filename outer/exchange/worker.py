@@ -11,6 +11,7 @@ import logging
 import re
 from typing import Any, Callable, Optional
 
+from envolve.core import commands
 from envolve.outer.exchange.evaluation import ChunkEvaluation, Evaluate
 from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
@@ -84,10 +85,10 @@ class Worker:
         self._heartbeat.doing = STARTING
         owner = self._heartbeat.claim()
         if owner is not None:
+            another = " ".join([*commands.typed("GTN_worker.py"), str(self.bohb_id), str(self._free_id())])
             raise SecondWorkerError(
                 f"worker {self.worker_id} of BOHB-ID {self.bohb_id} is already running ({owner.where}) in "
-                f"{self._files.folder}. Take another ID, e.g. python3 GTN_worker.py {self.bohb_id} {self._free_id()}, "
-                "or stop that one first."
+                f"{self._files.folder}. Take another ID, e.g. {another}, or stop that one first."
             )
         self._heartbeat.start()
         try:

@@ -20,7 +20,7 @@ from envolve.core.cleaning import printable
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile
 from envolve.envs.worlds.world import RealTask, World
-from envolve.outer.config.problem import learner
+from envolve.outer.config.problem import learner, learner_key
 from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL_BUDGET, on_task, train_members
 from envolve.outer.film.bodies import ROBOTS
 from envolve.outer.film.drawing import Drawing
@@ -115,8 +115,8 @@ def scenes_of(config: dict[str, Any], file: WorldFile, seed: int, count: int, st
     others: Sequence[Policy] = found
     if file.kind == "rn":
         other_config = {**config, "agents": {k: dict(v) for k, v in config["agents"].items()}}
-        name = learner(config)[0]
-        other_config["agents"].setdefault(name, {})["train_steps"] = int(max(1, np.median(needed)))
+        own = learner_key(config["agents"], learner(config)[0])
+        other_config["agents"].setdefault(own, {})["train_steps"] = int(max(1, np.median(needed)))
         others, _ = trained(other_config, file, seed, count, threads, REAL_BUDGET)
     out = []
     for i, policy in enumerate(found):

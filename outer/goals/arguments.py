@@ -227,10 +227,9 @@ def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> G
 
 def _check(plan: GoalPlan, problems: list[str]) -> None:
     """Checks across values: the tasks exist and the device is usable."""
-    tasks = {}
     for name in ("env_name", "eval_env"):
         try:
-            tasks[name] = make_goal_task(getattr(plan.run, name) or plan.run.env_name)
+            make_goal_task(getattr(plan.run, name) or plan.run.env_name)
         except ValueError as e:
             problems.append(f"{flag(name)}: {e}")
     problems += unusable(plan.run.device)

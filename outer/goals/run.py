@@ -69,7 +69,8 @@ class GoalRun:
         """Trains to the end -> the summary. Raises Interrupted, after writing everything, once ``stop`` returns
         True."""
         t, run, storable = self.training, self.plan.run, self.storable
-        board = GoalBoard(self.folder, t.steps if self.log else None)
+        done = self.scores  # their points stay: a run that stopped right after an evaluation does not repeat it
+        board = GoalBoard(self.folder, done[-1].steps + 1 if done else None)
         if not storable:
             table.note(f"{run.engine} cannot be stored: this run cannot be resumed")
         began, saved, trained = time.monotonic() - self.seconds, time.monotonic(), 0.0

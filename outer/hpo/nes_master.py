@@ -12,15 +12,17 @@ import logging
 import math
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from envolve.outer.config.problem import executes_own_code
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.engine import Engine
-from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.exchange.local_workers import LocalWorkers, start_some
 from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.messages import Chunk
 from envolve.outer.exchange.worker import Worker
@@ -132,9 +134,11 @@ class NESMaster:
         """Opens the exchange with the workers, after the slot was claimed."""
         name = f"{self.run_dir.resolve().name}/{self.bohb_id}"
         sync = os.fspath(self.run_dir / SYNC)
-        self.dispatcher = self._stack.enter_context(Dispatcher(sync, self.bohb_id, name))
-        if self.num_workers and self.study.evaluate != "goal":  # whose agents this process trains itself
-            own = self.run_dir if self.study.config.data.get("plugins") else None
+        trains = self.study.evaluate == "goal"  # its agents in this process, without workers
+        own = self.run_dir if not trains and executes_own_code(self.study.config.data) else None
+        advice = partial(start_some, self.bohb_id, sync, own)
+        self.dispatcher = self._stack.enter_context(Dispatcher(sync, self.bohb_id, name, advice=advice))
+        if self.num_workers and not trains:
             logs = self.run_dir / LOGS / f"nes_master_{self.bohb_id}"
             workers = self._stack.enter_context(LocalWorkers(self.num_workers, sync, self.bohb_id, logs, plugins=own))
             self.dispatcher.on_wait = workers.poll

@@ -117,7 +117,7 @@ def _how_to_go_on(
     if study is not None and study.evaluate == "goal":
         put = f"  mkdir results/best && cp {folder / 'best.yaml'} results/best/config.yaml"
         return [*lines, put, f"  {' '.join(commands.typed('train_goal.py'))} --resume results/best"]
-    return [*lines, f"  python3 GTN_master.py {folder / 'best.yaml'} --single"]
+    return [*lines, f"  {' '.join(commands.typed('GTN_master.py'))} {folder / 'best.yaml'} --single"]
 
 
 def finished(study: Study, records: Sequence[Record]) -> bool:

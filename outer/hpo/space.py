@@ -1,6 +1,6 @@
 """Search space of a study: the keys of a configuration that vary, as ConfigSpace, and a trial's values as overrides.
 
-How a study writes it is in ``space_reader.py``.
+How a study writes it is in ``reading/space.py``.
 """
 
 from __future__ import annotations

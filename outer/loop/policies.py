@@ -1,5 +1,5 @@
-"""What only runs over worlds do within a generation: confirm what seems solved, and leave a world that has collapsed.
-Both are hooks of the loop, between the evaluation and ``tell``."""
+"""What only runs over worlds do within a generation: confirm what seems solved, leave a world that has collapsed, and
+pass over a generation without any score. All are hooks of the loop, between the evaluation and ``tell``."""
 
 from __future__ import annotations
 
@@ -70,6 +70,18 @@ class Collapse:
         flat = top - median < SIGNAL * (self.target.solved_reward - median)
         length = episode_length(g.found.values, orig(g))
         return bool(self.target.kind == "se" and length < COLLAPSED_LENGTH and flat)
+
+
+class Unscored:
+    """A generation in which all members failed says nothing of the worlds. Its equal scores would be a record for a
+    search that keeps the best of negative ones, and would move CMA-ES: the search counts it and asks again."""
+
+    def __init__(self, keeper: RunKeeper) -> None:
+        self.keeper = keeper
+
+    def __call__(self, g: Generation) -> None:
+        if g.failed.all() and g.instead is None:
+            g.instead = self.keeper.strategy.skip
 
 
 def collapse_note(g: Generation) -> str:

@@ -15,7 +15,7 @@ from envolve.outer.page.parts import Chart
 
 # c0 to c6 are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), told apart with any colour vision
 PALETTE = ("c0", "c1", "c2", "c3", "c4", "c5", "c6")
-INK, MUTED, FAINT = "ink", "muted", "faint"
+INK, MUTED = "ink", "muted"
 MOST_POINTS = 6_000  # of one swarm; more make a page slow, and nobody can see them
 MOST_WHOLE = 8  # of an axis of whole numbers, each of which has its tick
 DIGITS = 6

@@ -1,6 +1,6 @@
 """What a page is made of: plain data, which says nothing of HTML.
 
-A reader (``outer/page/*_run.py``, ``llm/reporting/page.py``, ``experiments/paper/page.py``) turns the folder of a run
+A reader (``outer/page/*_page.py``, ``llm/reporting/page.py``, ``experiments/paper/page.py``) turns the folder of a run
 into a ``Page``; ``write.py`` turns pages into one HTML file. Texts may come from anyone, a language model included:
 they are escaped when the file is written.
 """

@@ -1,4 +1,5 @@
-"""Ray as the engine sees it: nodes with slots, workers on them, and events. The only module that imports Ray.
+"""Ray as the engine sees it: nodes with slots, workers on them, and events. Ray itself is imported here, in
+``actors.py`` and in ``events.py`` alone.
 
 Whatever happens to a worker becomes an :class:`Event` in one queue, so the engine (``outer/ray/pool.py``) has no
 callback and no thread of its own. Ray executes what it is sent, therefore a cluster started here binds to the loopback

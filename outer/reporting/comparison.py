@@ -15,43 +15,67 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from envolve.core.statistics import IQM, AgentRuns, interquartile_mean, interval
 from envolve.envs.task import Task
+from envolve.outer.reporting.names import return_range
 
 CLOSE, SURE = 0.95, 0.90
 RANDOM_EPISODES = 20
 
 
 def random_return(task: Task, episodes: int = RANDOM_EPISODES) -> float:
-    """Mean return of a policy that draws its actions uniformly; always the same for the same task."""
+    """Mean return of a policy that draws its actions uniformly, without episodes that failed; NaN: all did. Always the
+    same for the same task."""
     rng = np.random.default_rng(0)
-    state = task.reset(torch.from_numpy(rng.random((1, episodes, task.reset_uniforms), dtype=np.float32)))
-    total, alive = np.zeros(episodes), np.ones(episodes, bool)
-    for _ in range(task.max_steps):
-        if task.num_actions:
-            action = torch.from_numpy(rng.integers(task.num_actions, size=(1, episodes)))
-        else:
-            drawn = rng.uniform(-task.max_action, task.max_action, (1, episodes, task.action_size))
-            action = torch.from_numpy(drawn.astype(np.float32))
-        state, reward, terminated = task.step(state, action)
+    first = torch.from_numpy(rng.random((1, episodes, task.reset_uniforms), dtype=np.float32))
+    drawn: list[Tensor] = []  # actions of every step, [1, episodes] or [1, episodes, A]
+
+    def actions(part: slice, step: int) -> Tensor:
+        while len(drawn) <= step:
+            if task.num_actions:
+                drawn.append(torch.from_numpy(rng.integers(task.num_actions, size=(1, episodes))))
+            else:
+                numbers = rng.uniform(-task.max_action, task.max_action, (1, episodes, task.action_size))
+                drawn.append(torch.from_numpy(numbers.astype(np.float32)))
+        return drawn[step][:, part]
+
+    # side by side; where every episode has an environment of its own one after the other, so that one is made
+    width = episodes if task.episodes_at_once(1) is None else 1
+    parts = [slice(i, i + width) for i in range(0, episodes, width)]
+    total = np.concatenate([_returns(task, first[:, part], partial(actions, part)) for part in parts])
+    fine = total[np.isfinite(total)]
+    return float(fine.mean()) if fine.size else math.nan
+
+
+def _returns(task: Task, u: Tensor, actions: Callable[[int], Tensor]) -> np.ndarray:
+    """Returns of episodes side by side, [N]. u: uniforms [1, N, reset_uniforms]; actions: of a step. An episode that
+    failed has none: NaN."""
+    state = task.reset(u)
+    total, alive = np.zeros(u.shape[1]), np.ones(u.shape[1], bool)
+    for step in range(task.max_steps):
+        state, reward, over = task.step(state, actions(step))
         total += np.where(alive, reward[0].numpy(), 0.0)
-        alive &= ~terminated[0].numpy()
+        if task.stops_itself:
+            truncated, failed = task.stopped(state)
+            total[failed[0].numpy()] = math.nan
+            over = over | truncated | failed
+        alive &= ~over[0].numpy()
         if not alive.any():
             break
-    return float(total.mean())
+    task.release(state)  # episodes that the time limit has cut
+    return total
 
 
 def return_bounds(task: Task) -> tuple[float, float] | None:
-    """Worst and best possible return of an episode, if all rewards have the same size."""
-    return {
-        "CartPole-v0": (0.0, float(task.max_steps)),
-        "Acrobot-v1": (-float(task.max_steps), 0.0),
-        "MountainCar-v0": (-float(task.max_steps), 0.0),
-    }.get(task.name)
+    """Worst and best possible return of an episode: :func:`envolve.outer.reporting.names.return_range`."""
+    section = getattr(task, "section", {})  # of an environment from outside: whether it is wrapped
+    return return_range({"env_name": task.name, "envs": {task.name: {**section, "max_steps": task.max_steps}}})
 
 
 @dataclass(frozen=True)
@@ -65,10 +89,11 @@ class Side:
 
 
 def side(runs: AgentRuns, floor: float, mark: float | None) -> Side:
-    """floor: return that a failed agent counts with; mark: return that solves the task."""
+    """floor: return that a failed agent counts with; NaN: not known, and failed agents leave no figures of returns.
+    mark: return that solves the task."""
     returns = [r if math.isfinite(r) else floor for r in runs.returns]
-    low = interval(returns, IQM)[0]
     iqm = float(interquartile_mean(returns))
+    low = interval(returns, IQM)[0] if math.isfinite(iqm) else math.nan
     steps = [s for s, r in zip(runs.steps, runs.returns) if math.isfinite(r)]
     return Side(
         iqm,
@@ -85,6 +110,8 @@ def failures(returns: list[float], mark: float | None) -> int:
 
 def why_not(world: Side, real: Side, floor: float, mark: float | None, number: Callable[[float], str]) -> str:
     """Reason why the steps of the two sides are not comparable; "": they are."""
+    if not math.isfinite(floor):
+        return "the return of a random policy is not known"
     best = max(world.iqm, real.iqm, *([] if mark is None else [mark]))
     names = {"from this world": (world, real), "from the task": (real, world)}
     for name, (one, other) in names.items():

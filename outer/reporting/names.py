@@ -84,14 +84,14 @@ ENDS = {  # worst and best reward of a step, and Gymnasium's own time limit
 
 def return_range(config: Mapping[str, Any]) -> tuple[float, float] | None:
     """Worst and best possible return of the task of a configuration (or of ``{"env_name": name}``), by its name; for
-    :func:`envolve.core.statistics.within`. None: not known, or wrappers may change the reward."""
+    :func:`envolve.core.statistics.within`. None: not known, or wrappers or arguments may change the reward."""
     name = str(config.get("env_name", ""))
     envs = config.get("envs")
     section = envs.get(name) if isinstance(envs, Mapping) else None
     own: Mapping[str, Any] = section if isinstance(section, Mapping) else {}
     known = ENDS.get(name.removeprefix("gymnasium:"))
     steps = own.get("max_steps")
-    if known is None or own.get("wrappers"):
+    if known is None or own.get("wrappers") or own.get("env_kwargs"):
         return None
     most = float(steps) if isinstance(steps, (int, float)) and steps > 0 else float(known[2])
     return known[0] * most, known[1] * most

@@ -42,7 +42,6 @@ class RunSummary:
     proxy: AgentRuns | None = None  # agents trained in the evolved world, or with the evolved shaper
     real: AgentRuns | None = None  # agents trained in the real task, or with the human's shapers
     agent: str = "ddqn"
-    failed_return: float | None = None  # what a failed agent's return counts as; None: it is left out, and that is said
     seed: int = 0
     real_steps: int | None = None  # of the task, spent on the evolution, tests included; None: not known
     floor: float | None = None  # return of a random policy; None: not known, and steps are not compared
@@ -123,16 +122,12 @@ def _comparison(run: RunSummary) -> list[str]:
         # an agent that failed stopped early: its steps would make the training look short
         steps = [s for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)]
         lost = len(agents.returns) - len(steps)
-        returns = agents.returns
-        if run.failed_return is None:
-            returns = [r for r in returns if math.isfinite(r)]
         table[1].append(cell(steps))
-        table[2].append(cell(returns, run.failed_return, failing=True))
+        table[2].append(cell([r for r in agents.returns if math.isfinite(r)], failing=True))
         table[3].append(str(len(agents.returns)))
         table[4].append(f"{failures(agents.returns, mark)} of {len(agents.returns)}")
         if lost:
-            fate = "left out" if run.failed_return is None else f"counted with a return of {number(run.failed_return)}"
-            notes.append(f"  {lost} of {len(agents.returns)} agents trained {name} failed and are {fate}.")
+            notes.append(f"  {lost} of {len(agents.returns)} agents trained {name} failed and are left out.")
     if any(math.isfinite(s) for agents in columns.values() for s in agents.first_steps):
         table[1][0] = "training steps until the rule fires"
         table.insert(2, ["until the first test of its window"])
@@ -147,6 +142,8 @@ def _sentences(run: RunSummary) -> list[str]:
     if run.kind == "shaper":  # both train for as long as the configuration says
         return price_lines("shaper", run.real_steps, None, None, False, number)
     lines = [f"Agents on the real task: {run.real_learner}."] if run.real_learner and run.real else []
+    if run.floor is None and run.proxy and run.real:
+        lines.append("No comparison of steps: the return of a random policy is not known.")
     if run.floor is None or not run.proxy or not run.real or not run.proxy.returns or not run.real.returns:
         return lines + price_lines(run.kind, run.real_steps, None, None, False, number)
     world, real = (side(agents, run.floor, run.solved_reward) for agents in (run.proxy, run.real))
@@ -155,12 +152,12 @@ def _sentences(run: RunSummary) -> list[str]:
     return [line for line in lines if line] + price_lines(run.kind, run.real_steps, world, real, not reason, number)
 
 
-def cell(x: list[float], failed: float | None = None, failing: bool = False) -> str:
+def cell(x: list[float], failing: bool = False) -> str:
     """Formats 12.3 [11.0, 13.1], the interquartile mean and its interval. Equal values: "200.0 (20 of 20)"; failing:
     add the share of agents that may still fail."""
     if not x:
         return "-"
-    s = summary(x, failed="raise" if failed is None else failed)
+    s = summary(x)
     if s["iqm_interval"] is not None:
         return f"{number(s['iqm'])} [{', '.join(map(number, s['iqm_interval']))}]"
     rest = f"; at most {100 * s['unseen_share']:.0f} % fail (95 %)" if failing else ""

@@ -103,6 +103,10 @@ class NES:
         """Replaces a collapsed world by a new one."""
         self.state = self._fresh(self.state.generation, self.state.restarts + 1)
 
+    def skip(self) -> None:
+        """Instead of ``tell``: a generation without any score moves nothing, not even by Adam's momentum."""
+        self.state.generation += 1
+
     def renew(self) -> None:
         """Instead of ``tell``: the same, and the generation counts."""
         self.restart()

@@ -79,7 +79,7 @@ class Search:
 
     def tell(self, scores: np.ndarray) -> None:
         """scores: float64 [P] in the order of the worlds, finite, higher is better. Of a world whose agents all failed
-        it is the worst score of the others."""
+        it is the worst score of the others. A generation in which all failed is counted and never told."""
         raise NotImplementedError
 
     def state(self) -> Dict[str, Any]:

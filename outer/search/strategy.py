@@ -45,6 +45,9 @@ class Strategy(AskTell, Protocol):
     def confirmation(self, agents: int, stage: int) -> Population:
         """More agents for the unperturbed world, with seeds that no decision has seen."""
 
+    def skip(self) -> None:
+        """Instead of ``tell``: count a generation without any score, and stay where the search was before it."""
+
     def renew(self) -> None:
         """Instead of ``tell``: leave a collapsed world for a new one, and count the generation."""
 
@@ -66,12 +69,11 @@ class OwnSearch:
         """settings: of the search's own section; None: its defaults. Raises SearchError."""
         self.settings = settings
         self.name, self.section, self.seed, self.init_world, self.mask = name, section, seed, init_world, mask
-        self._state = OwnState(name, {})
-        self._begin()
+        if state is not None and state.name != name:
+            raise SearchError(f"the checkpoint is of the search {state.name}, expected {name}")
+        self._state = state or OwnState(name, {})
+        self._begin()  # from the world of the last restart: searches may draw around it
         if state is not None:
-            if state.name != name:
-                raise SearchError(f"the checkpoint is of the search {state.name}, expected {name}")
-            self._state = state
             self._restore(state.values)
         else:  # a class that cannot say or take its state is found before the first generation, not after it
             self._remember()
@@ -192,6 +194,11 @@ class OwnSearch:
         seeds = member_seeds(self.seed, CONFIRM, self._state.generation, agents * (stage + 1))[agents * stage :]
         worlds = self.centre.expand(agents, -1).clone()
         return Population(worlds, torch.from_numpy(seeds), ["confirm"] * agents, np.full(agents, -1))
+
+    def skip(self) -> None:
+        self._begin()  # an object that was asked and not told has no state: a new one goes on from what was remembered
+        self._state.generation += 1
+        self._restore(self._state.values)
 
     def renew(self) -> None:
         self._state.restarts += 1

@@ -40,8 +40,9 @@ class NetworkTarget:
         self.unit = ""
 
     def floor(self) -> float | None:
-        """Reference for agents' returns: the return of a random policy."""
-        return random_return(self.task)
+        """Reference for agents' returns: the return of a random policy; None: all its episodes failed."""
+        found = random_return(self.task)
+        return found if math.isfinite(found) else None
 
     def real_learner(self) -> str:
         """Differences between agents on the task and agents in worlds; "": none."""

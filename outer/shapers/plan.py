@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from envolve.outer.config.check import Checker
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.ray.address import HERE, check_instead
+from envolve.outer.reporting.folders import numbered
 from envolve.outer.reporting.wandb_run import check_wandb
 from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.run import RankingPlan
@@ -167,10 +167,10 @@ def learner_section(name: str, overrides: List[str]) -> LearnerSection:
 
 
 def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
-    """New folder <results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
+    """Name of a new folder, <results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists. It is
+    not made here: what is found wrong later, a missing key or simulator, leaves no folder."""
     stem = results / f"{kind}_{task.name.lower().replace(':', '_')}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
-    numbered = (stem.with_name(f"{stem.name}_{i}") for i in itertools.count(2))
-    return next(path for path in itertools.chain([stem], numbered) if not path.exists())
+    return next(path for path in numbered(stem) if not path.exists())
 
 
 def hardware(engine: str, device: Optional[str], threads: int, look: bool = True) -> Tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -18,12 +19,16 @@ import yaml
 from envolve.core import commands
 from envolve.envs.outside.measure import measure
 from envolve.experiments import evolve
+from envolve.outer import launch
 from envolve.outer.auto import report
 from envolve.outer.auto.facts import probed
+from envolve.outer.auto.report_plan import ReportPlan
+from envolve.outer.auto.session import Session
 from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one, whole
-from envolve.outer.config.load import load_config
+from envolve.outer.config.load import load_config, store_config
 from tests.experiments.command import exit_code
-from tests.outer.small import ROOT
+from tests.outer.small import ROOT, cliff
+from tests.outer.test_run import Direct, files
 
 ID = "gymnasium:CartPole-v1"
 TINY = [
@@ -144,6 +149,26 @@ def test_wrong_words_are_one_line(words: list[str], expected: str, capsys: pytes
 def test_its_help_names_every_key_and_its_old_door() -> None:
     assert commands.COMMANDS["evolve"].module == "experiments.evolve"
     assert "--minutes" in commands.help_text(commands.COMMANDS["evolve"])
+
+
+def test_stopped_before_its_first_checkpoint_it_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experts train, or the first generation is evaluated: scores.csv is there, and no checkpoint."""
+    config = cliff("agents.gtn.comparison_agents=0", "agents.gtn.max_iterations=2")
+    monkeypatch.setattr("envolve.outer.run.learning_curve", lambda *args, **more: None)
+    monkeypatch.setattr(launch, "compiled_beside", lambda data: contextlib.nullcontext())
+    folders = [tmp_path / "cut", tmp_path / "whole"]
+    for stop_at, run_dir in zip((0, -1), folders):
+        run_dir.mkdir()
+        store_config(run_dir, config)
+        engines = [Direct(stop_at=stop_at), Direct()]
+        monkeypatch.setattr(launch, "_on_files", lambda *args, engines=engines: (engines.pop(0), None, "", ""))
+        run = Session(run_dir, config, "Cliff", "rn", "QL", "nes", ReportPlan((), 0, (), 0, False), 0, 1)
+        if stop_at == 0:
+            with pytest.raises(KeyboardInterrupt):
+                run.evolve(1)
+            assert (run_dir / "scores.csv").exists() and not (run_dir / "checkpoint.pt").exists()
+        run.evolve(1)
+    assert files(folders[0]) == files(folders[1])
 
 
 @pytest.mark.slow

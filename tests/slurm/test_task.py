@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envolve.slurm import worker_group
 from envolve.slurm.commands import (
     CONFIG,
     MASTER,
@@ -26,6 +27,8 @@ from envolve.slurm.commands import (
     master_command,
     read_exit,
     split_words,
+    worker_command,
+    workers_command,
     write_exit,
 )
 from envolve.slurm.cpus import split
@@ -166,6 +169,11 @@ def test_master_commands(tmp_path: Path) -> None:
     resumed = ["py", str(ROOT / "GTN_master.py"), "--resume", f"{tmp_path}/master_1/early", *tail]
     assert master_command("py", words, 1, 2, tmp_path) == resumed
     assert master_command("py", ["echo", "{MASTERS}{x}", "{SYNC_DIR}"], 0, 2, Path("/r")) == ["echo", "2{x}", "/r/sync"]
+    for study_or_run, own in ((True, "/r"), (False, "/r/master_1")):
+        assert worker_command("py", 1, 4, Path("/r"), study_or_run)[-2:] == ["--plugins", own]
+        group = workers_command("py", 1, range(2, 4), Path("/r"), study_or_run)
+        of_group = worker_group.children_of(worker_group.build_parser().parse_args(group[2:]))
+        assert all(child._command()[-2:] == ["--plugins", own] for child in of_group)
     with pytest.raises(SetupError, match="found no command"):
         kind_of([])
     assert split_words(["a", "--", "b", "--", "c"]) == (["a"], ["b", "--", "c"])

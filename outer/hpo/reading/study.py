@@ -154,7 +154,8 @@ class StudyReader:
             at: Any = raw
             for part in key.split(".")[:-1]:
                 at = at.setdefault(part, {}) if isinstance(at, dict) else None
-        checker = Checker(name, lines, {tuple(key.split(".")): self.where(("set", key)) for key in fixed})
+        labels = {tuple(key.split(".")): self.where(("set", key)) for key in fixed}
+        checker = Checker(name, lines, labels, FilePath(name).parent)  # the user's own, whose files it may name
         data = checker.check(raw)
         self.problems.extend(checker.problems)
         return None if checker.problems else (Config(data, checker.warnings, name), name, lines)

@@ -184,6 +184,42 @@ def test_a_run_that_is_stopped_trains_its_experts_once_more_only_if_they_were_no
         assert (folder / "distilled.pt").read_bytes() == (whole / "distilled.pt").read_bytes()
 
 
+@pytest.mark.parametrize("search", ["nes", "random"])
+def test_after_a_collapse_a_resumed_run_and_one_that_never_stopped_begin_from_the_same_world(
+    search: str, tmp_path: Path, short: Callable[[int], None]
+) -> None:
+    """A random one: neither the world that experts taught nor another one than in one go."""
+    short(50)
+    gtn = {"max_iterations": 3, "num_workers": 4, "collapse_generations": 1, "search": search, "estimator": "published"}
+    config = config_of(changed(gtn=gtn, ddqn_expert={"train_steps": 100}, ddqn={"train_steps": 20}), (), "test")
+
+    def flat(chunk: Any, values: dict[str, Any]) -> dict[str, Any]:  # from the second generation on
+        return {**values, "score": 150.0 * (chunk.generation < 2) * torch.arange(len(chunk.seeds)).double()}
+
+    said, _ = go(config, tmp_path / "whole", dispatcher=Direct(flat))
+    assert said.count("collapsed") == 1 and "generation 2: the world collapsed" in said
+    for stop in (2, 3):  # in the second generation, in the third
+        folder = tmp_path / str(stop)
+        with pytest.raises(KeyboardInterrupt):
+            go(config, folder, dispatcher=Direct(flat, stop_at=stop))
+        go(config, folder, resume=True, dispatcher=Direct(flat))
+        assert files(folder) == files(tmp_path / "whole")
+
+
+def test_a_lost_first_world_is_one_line(tmp_path: Path, short: Callable[[int], None]) -> None:
+    """Random search draws around it."""
+    short(50)
+    gtn = {"max_iterations": 2, "num_workers": 4, "search": "random"}
+    raw = changed(gtn=gtn, ddqn_expert={"train_steps": 100}, ddqn={"train_steps": 20})
+    del raw["agents"]["gtn"]["estimator"]
+    config = config_of(raw, (), "test")
+    with pytest.raises(KeyboardInterrupt):
+        go(config, tmp_path, dispatcher=Direct(stop_at=2))
+    (tmp_path / "distilled.pt").unlink()
+    with pytest.raises(RunError, match="distilled.pt.*needs it to go on"):
+        go(config, tmp_path, resume=True)
+
+
 def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[int], None]) -> None:
     short(50)
 

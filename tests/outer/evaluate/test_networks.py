@@ -15,7 +15,17 @@ from envolve.agents.train import train
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from envolve.outer.config import problem
-from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, MODES, PROXY, REAL, REAL_BUDGET, evaluate, scores
+from envolve.outer.evaluate.networks import (
+    BUDGET,
+    EARLY_OUT,
+    MODES,
+    PROXY,
+    REAL,
+    REAL_BUDGET,
+    evaluate,
+    scores,
+    solved_steps,
+)
 from envolve.outer.search.nes import member_seeds
 from tests.outer.small import cartpole, cliff
 
@@ -107,6 +117,16 @@ def test_objectives_of_a_real_training(objective):
         else:
             k = sum(float(a) * int(b) for a, b in zip(logged, length) if b > 0)
         assert values["score"][i] == k and values["mean_return"][i] == r
+
+
+@pytest.mark.parametrize("lost", [math.nan, math.inf, -math.inf])
+def test_a_lost_test_spoils_its_own_windows_alone(lost):
+    """One in the sum made every later window NaN."""
+    clean = [9.0] * 3 + [200.0] * 30
+    assert solved_steps(clean, [10] * 33, 195, 10) == (40.0, 130.0)
+    assert solved_steps([lost] + clean[1:], [10] * 33, 195, 10) == (40.0, 130.0)
+    assert solved_steps(clean[:5] + [lost] + clean[6:], [10] * 33, 195, 10) == (70.0, 160.0)
+    assert all(math.isnan(x) for x in solved_steps([lost] * 33, [10] * 33, 195, 10))
 
 
 def test_an_rn_agent_stops_when_the_real_task_is_solved():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import math
@@ -10,12 +11,15 @@ import re
 import pytest
 import torch
 
+from envolve.core import commands
+from envolve.outer.config.load import Config
 from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.dispatch import SecondMasterError
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.messages import ChunkResult, chunk_content, result_content, result_of
 from envolve.outer.exchange.pairs import pack, read_pair, write_pair
 from envolve.outer.exchange.worker import SecondWorkerError
+from envolve.outer.launch import _on_files
 from tests.outer.virtual import Cluster, Hang, chunks_of, fake
 
 
@@ -446,13 +450,16 @@ def test_usurped_master_stops():
     check(second.evaluate(chunks_of(2)), chunks_of(2))
 
 
-def test_second_worker_is_refused_and_the_first_not_harmed():
+def test_second_worker_is_refused_and_the_first_not_harmed(monkeypatch):
     cluster = Cluster()
     cluster.worker(0)
     cluster.worker(5)
     for name in ("here", "elsewhere"):
         with pytest.raises(SecondWorkerError, match="GTN_worker.py 0 6"):
             cluster.worker(5, name=name)
+    monkeypatch.setattr(commands, "_door", ["envolve"])
+    with pytest.raises(SecondWorkerError, match="e.g. envolve worker 0 6, or"):
+        cluster.worker(5)
     cluster.worker(5, bohb_id=1)
     check(cluster.master().evaluate(chunks_of(3)), chunks_of(3))
 
@@ -510,6 +517,19 @@ def test_says_what_to_start_when_there_is_no_worker(caplog):
     check(master.evaluate(chunks_of(1)), chunks_of(1))
     said = [r.message for r in caplog.records if "python3 GTN_worker.py 0 0 --sync-dir /virtual" in r.message]
     assert 2 <= len(said) <= 8
+
+
+def test_the_command_for_workers_is_written_once(tmp_path, monkeypatch):
+    """The hint in the log is the note of the beginning: with the folder that the run's own files need, by the door by
+    which the master was started."""
+    monkeypatch.setattr(commands, "_door", ["envolve"])
+    data = {"env_name": "gymnasium:my_env.py:MyEnv"}
+    with contextlib.ExitStack() as stack:
+        dispatcher, _, _, note = _on_files(
+            stack, Config(data, [], ""), tmp_path / "run", None, str(tmp_path / "sync"), 4
+        )
+        line = f"start some, one per core: envolve worker 4 %d --sync-dir {tmp_path}/sync --plugins {tmp_path}/run &"
+        assert note == f"waiting for workers; {line % 0}" and dispatcher._advice(3) == line % 3
 
 
 def test_start_removes_leftovers_of_its_own_id_alone():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.world import RealTask
 from envolve.experiments import film_world
 from envolve.outer.config.load import Config, load_config
+from envolve.outer.config.problem import learner
 from envolve.outer.film.world_film import film_scenes, play, scenes_of
 from envolve.outer.page.reading import Folder
 from envolve.outer.search.target import make_target
@@ -84,6 +87,24 @@ def test_of_a_reward_network_agents_without_it_are_beside(tmp_path: Path) -> Non
     assert [s.title.partition(":")[0] for s in scenes] == ["evolved reward", "the task's reward"] * 2
     for s in scenes:  # both earn what the task pays: -1 a step, -100 in the cliff
         assert (s.episode.rewards <= -1).all() and s.episode.observations.sum() == len(s.episode.observations)
+
+
+def test_agents_without_a_reward_network_have_its_agents_hyperparameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QL_cb reads the section ql, so that a section of its own with the steps alone would hide it."""
+    config = cliff("agents.gtn.agent_name=QL_cb", "agents.ql.alpha=0.3")
+    file = read_world(str(stored(tmp_path / "run", config) / "model.pt"))
+    seen = []
+
+    def trained(config: dict[str, Any], *rest: Any) -> tuple[list[Any], np.ndarray]:
+        seen.append(learner(config)[1])
+        return [], np.array([40, 50, 60])
+
+    monkeypatch.setattr("envolve.outer.film.world_film.trained", trained)
+    scenes_of(config.data, file, 0, 3, 30, 1)
+    assert seen[1] == dataclasses.replace(seen[0], train_steps=50) and seen[1].alpha == 0.3
+    assert learner(config.data)[1] == seen[0], "the run's own configuration stays as it was"
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -207,6 +207,31 @@ def test_a_master_with_another_study_stops_instead_of_failing_the_trial(tmp_path
         master._stack.close()
 
 
+@pytest.mark.parametrize("env_name, allowed", [("Cliff", False), ("gymnasium:my_env.py:MyEnv", True)])
+def test_workers_of_a_master_may_make_an_environment_from_outside(tmp_path, monkeypatch, env_name, allowed):
+    """Those that it starts, and those that it asks for."""
+    s = study(tmp_path)
+    s.config.data["env_name"] = env_name
+    begun = []
+
+    class Workers:
+        def __init__(self, *args, plugins):
+            begun.append(plugins)
+
+        __enter__ = __exit__ = poll = lambda self, *args: self
+
+    monkeypatch.setattr(envolve.outer.hpo.nes_master, "LocalWorkers", Workers)
+    master = NESMaster(s, tmp_path, 3, num_workers=2)
+    master._load()
+    try:
+        assert begun == [tmp_path if allowed else None]
+        said = master.dispatcher._advice(7)
+        assert f"GTN_worker.py 3 7 --sync-dir {tmp_path}/sync" in said
+        assert (f"--plugins {tmp_path} &" in said) == allowed
+    finally:
+        master._stack.close()
+
+
 def test_a_full_disk_stops_the_master_instead_of_failing_the_trial(tmp_path, monkeypatch):
     s = study(tmp_path)
     master = NESMaster(s, tmp_path, 0)

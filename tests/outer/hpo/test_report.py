@@ -9,13 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from envolve.core import commands
 from envolve.outer.hpo.axes import Axis, axes_of, short_names
-from envolve.outer.hpo.report import write_report
+from envolve.outer.hpo.report import _how_to_go_on, write_report
 from envolve.outer.hpo.standings import agreements, last_of_each, ranked, rungs
 from tests.outer.hpo.trials import SPACE, loss_of, many, record
 
 PICTURES = ("parallel_coordinates.png", "budget_loss.png", "importance.png")
 V = {"agents.gtn.step_size": 0.5, "agents.gtn.mirrored_sampling": True, "agents.gtn.agent_name": "DDQN"}
+
+
+def test_the_next_command_is_typed_as_this_one_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_door", ["envolve"])
+    last = _how_to_go_on(tmp_path, tmp_path, None, [], "")[-1]
+    assert last == f"  envolve run {tmp_path}/best.yaml --single"
 
 
 def test_rungs_ranks_and_the_best() -> None:

@@ -10,11 +10,13 @@ import pytest
 import torch
 import yaml
 
+from envolve.envs.outside.build import class_in_file
+from envolve.envs.outside.measure import _measure
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import save_world
 from envolve.envs.worlds.world import world_size
 from envolve.outer.config import problem
-from envolve.outer.config.load import Config, load_config
+from envolve.outer.config.load import Config, load_config, store_config
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.study import Study, dump_study, read_study
 
@@ -92,6 +94,60 @@ def test_the_base_is_found_from_the_file_and_may_be_in_it(tmp_path: Path) -> Non
     relative = read_study(write(tmp_path / "studies", changed("config", "../base.yaml")))
     inline = read(tmp_path, changed("config", yaml.safe_load((ROOT / BASE).read_text())))
     assert relative.digest == inline.digest == read(tmp_path, GOOD).digest
+
+
+CORRIDOR = """
+import gymnasium
+import numpy as np
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 5, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = 0
+        return np.array([0], np.float32), {}
+
+    def step(self, action):
+        self.x = max(0, self.x + (1 if action else -1))
+        return np.array([self.x], np.float32), -1.0, self.x == 5, False, {}
+"""
+
+
+def test_the_base_may_name_files_of_the_users_own_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment and a search: the folder of the search then has all that another process needs."""
+
+    def measured(
+        name: str, section: dict[str, Any], seed: int, path: str
+    ) -> dict[str, Any]:  # in no process of its own
+        return _measure(name, section, seed, class_in_file(name, section["sha256"]))
+
+    monkeypatch.setattr("envolve.outer.config.outside.measure", measured)
+    name, base, run_dir = "gymnasium:my_corridor.py:Corridor", tmp_path / "base", tmp_path / "run"
+    for folder in (base, run_dir):
+        folder.mkdir()
+    (base / "my_corridor.py").write_text(CORRIDOR)
+    (base / "my_search.py").write_bytes((ROOT / "examples" / "my_search.py").read_bytes())
+    raw = {
+        "env_name": name,
+        "agents": {"gtn": {"agent_name": "DDQN", "search": "my_search.py:MyES"}, "ddqn": {}},
+        "envs": {name: {"hidden_size": 8, "max_steps": 12}},
+    }
+    write(base, raw, "base.yaml")
+    content = {**GOOD, "config": "base/base.yaml", "set": {}, "space": {"agents.gtn.noise_std": {"range": [0.1, 1]}}}
+    study = read(tmp_path, {**content, "loss": "score"})
+    member = study.member_config({"agents.gtn.noise_std": 0.5})
+    assert member.data["agents"]["gtn"]["search"] == "MyES" and "sha256" in member.data["envs"][name]
+    store_config(run_dir, study.config)
+    (run_dir / "study.yaml").write_text(dump_study(study))
+    assert (run_dir / "my_corridor.py").read_text() == CORRIDOR and (run_dir / "my_search.py").is_file()
+    assert read_study(run_dir / "study.yaml").digest == study.digest
+    (run_dir / "my_corridor.py").write_text(CORRIDOR + "# changed")
+    with pytest.raises(ConfigError, match="another version of my_corridor.py"):
+        read_study(run_dir / "study.yaml")
+    content["config"] = {**raw, "env_name": "gymnasium:my_corridoor.py:Corridor"}
+    assert any("did you mean" in problem for problem in problems(tmp_path / "base", content))
 
 
 def test_a_member_is_the_base_with_the_values_of_a_trial(tmp_path: Path) -> None:

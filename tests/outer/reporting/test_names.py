@@ -5,8 +5,12 @@ from __future__ import annotations
 import gymnasium
 import pytest
 
+from envolve.envs.outside.define import define
+from envolve.envs.outside.measure import _measure
+from envolve.envs.task import make_task
 from envolve.experiments.paper.common.series import learner, series_name
 from envolve.outer.reporting import names
+from envolve.outer.reporting.comparison import return_bounds
 
 
 def test_a_task_has_one_plain_name() -> None:
@@ -43,6 +47,15 @@ def test_what_returns_can_be() -> None:
     assert names.return_range({"env_name": "gymnasium:MountainCar-v0", "envs": {}}) == (-200.0, 0.0)
     wrapped = {"env_name": "gymnasium:CartPole-v1", "envs": {"gymnasium:CartPole-v1": {"wrappers": ["mine.py:Scaled"]}}}
     assert names.return_range(wrapped) is None and names.return_range({"env_name": "Pendulum-v1"}) is None
+    other = {"env_name": "CartPole-v1", "envs": {"CartPole-v1": {"env_kwargs": {"sutton_barto_reward": True}}}}
+    assert names.return_range(other) is None, "its rewards are -1 and 0"
+    for name in ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "Pendulum-v0", "Cliff"):
+        task = make_task(name, max_steps=77)
+        assert return_bounds(task) == names.return_range({"env_name": name, "envs": {name: {"max_steps": 77}}})
+    plain = {"env_kwargs": {}, "wrappers": []}
+    for wrappers, bounds in (([], (0.0, 50.0)), (["TransformReward"], None)):
+        section = {**plain, "wrappers": wrappers, "measured": _measure("gymnasium:CartPole-v1", plain, 0, None)}
+        assert return_bounds(define("gymnasium:CartPole-v1", section)(max_steps=50)) == bounds
     for name in names.ENDS:  # the time limits are Gymnasium's
         if gymnasium.spec(name).max_episode_steps != names.ENDS[name][2]:
             raise AssertionError(name)

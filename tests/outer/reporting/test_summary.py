@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 from envolve.core.statistics import AgentRuns
+from envolve.envs.outside.define import define
+from envolve.envs.outside.flat import Flat
+from envolve.envs.outside.measure import _measure
 from envolve.envs.task import make_task
 from envolve.outer.reporting.comparison import break_even, random_return, side, why_not
 from envolve.outer.reporting.report import number
@@ -98,6 +103,59 @@ def test_a_random_policy_is_what_returns_are_measured_from(name: str, low: float
     assert low <= random_return(task) <= high and random_return(task) == random_return(make_task(name))
 
 
+class Falling(gymnasium.Env):
+    """Truncates itself after five steps. The third and the fourth episode of a process fail; all do with ``always``."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    always, made, begun = False, 0, 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        type(self).begun += 1
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.t == 2 and (self.always or self.begun in (3, 4)):
+            raise RuntimeError("it fell")
+        return np.zeros(1, np.float32), 1.0, False, self.t == 5, {}
+
+
+def test_a_random_episode_that_fails_is_left_out_and_its_environments_are_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its NaN was the floor, against which every comparison of steps was fine."""
+    section: dict = {"env_kwargs": {}, "wrappers": []}
+    section["measured"] = {**_measure("gymnasium:Falling-v0", section, 0, Falling), "max_steps": 9}
+    task = define("gymnasium:Falling-v0", section)(max_steps=9)
+    monkeypatch.setattr(task, "_open", lambda: Flat(Falling(), task.observations, task.actions))
+    Falling.made = Falling.begun = 0
+    assert random_return(task) == 5.0
+    assert Falling.made == 3, "one for all episodes, and a new one after each that failed"
+    assert not task._live and len(task._free) == 1
+    task = define("gymnasium:Falling-v0", section)(max_steps=3)
+    monkeypatch.setattr(task, "_open", lambda: Flat(Falling(), task.observations, task.actions))
+    assert random_return(task) == 3.0 and not task._live, "cut by the time limit"
+    monkeypatch.setattr(Falling, "always", True)
+    floor = random_return(task)
+    assert math.isnan(floor)
+    world, real = (side(runs(x, 100.0), floor, None) for x in ([10.0, NAN, 10.0, 11.0], [400.0] * 4))
+    assert why_not(world, real, floor, None, number) == "the return of a random policy is not known"
+    text = summary_text(run_summary(floor=None, proxy=runs(FAILS, 100.0), real=runs(SOLVES, 9000.0)))
+    assert "No comparison of steps: the return of a random policy is not known." in text and "fewer" not in text
+
+
+def test_returns_of_a_random_policy_are_those_of_the_tables_in_docs() -> None:
+    """Computed before episodes could fail; tables and reports have them."""
+    known = {"CartPole-v0": 18.2, "Acrobot-v1": -500.0, "Bandit": 26.32250000741333}
+    assert {name: random_return(make_task(name)) for name in known} == known
+
+
 def test_what_evolution_cost_is_said_or_said_to_be_unknown() -> None:
     assert "3,000,000 real steps were spent on evolving" in summary_text(run_summary())
     assert "unknown; the real steps spent on it were not recorded" in summary_text(run_summary(real_steps=None))
@@ -140,8 +198,6 @@ def test_summary_says_what_became_of_failed_agents() -> None:
     assert "1 of 3 agents trained in the evolved world failed and are left out." in left_out
     assert "100.0 (2 of 2; at most 78 % fail (95 %))" in left_out and "50.0 (2 of 2)" in left_out
     assert "failures 1 of 3" in " ".join(left_out.split())
-    counted = summary_text(run_summary(proxy=failing, failed_return=-500.0))
-    assert "failed and are counted with a return of -500.0." in counted and "-100.0 [" in counted
     nothing = summary_text(run_summary(proxy=AgentRuns([NAN], [1.0])))
     assert "1 of 1 agents" in nothing
 

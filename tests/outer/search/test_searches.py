@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import io
 import math
@@ -18,8 +19,10 @@ import torch
 
 import envolve.outer.run
 from envolve.core.torch_file import read_torch
+from envolve.outer.checkpoint import load_checkpoint
 from envolve.outer.config.load import ConfigError, load_config
 from envolve.outer.config.section import GTNSection
+from envolve.outer.run import config_digest
 from envolve.outer.search import searches
 from envolve.outer.search.cma import CMA, CMASection, memory
 from envolve.outer.search.nes import ORIG
@@ -30,7 +33,7 @@ from envolve.outer.search.searches import SEARCHES
 from envolve.outer.search.snes import SNES, SNESSection, utilities
 from envolve.outer.search.strategy import SearchError, make_strategy
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, default_sigint
-from tests.outer.test_run import Direct, files, go
+from tests.outer.test_run import Direct, failing, files, go
 
 BUILT_IN = sorted(SEARCHES.built_in)
 D = 12
@@ -111,6 +114,35 @@ def test_restart_begins_from_a_new_world_with_new_noise(name):
 
 
 @pytest.mark.parametrize("name", ["nes", *BUILT_IN])
+def test_after_a_restart_a_stored_state_goes_on_around_the_new_world(name):
+    """Random search draws around its first world, and frozen numbers are that world's."""
+    section = GTNSection(search=name, num_workers=6, num_orig_evals=1, step_size=0.1)
+    mask = torch.ones(D)
+    mask[3:7] = 0
+
+    def made(state=None):
+        return make_strategy(section, 5, lambda seed: torch.full((D,), float(seed % 1000)), mask, state)
+
+    whole = made()
+    whole.renew()
+    climb(whole, 1)
+    again = made(copy.deepcopy(whole.state))
+    assert torch.equal(again.ask().worlds, whole.ask().worlds)
+    assert torch.equal(again.centre, whole.centre)
+
+
+@pytest.mark.parametrize("name", ["nes", *BUILT_IN])
+def test_a_generation_without_scores_is_counted_and_moves_nothing(name):
+    search = climb(strategy(name), 2)
+    before, asked = search.centre.clone(), search.ask().worlds
+    search.skip()
+    assert search.state.generation == 3 and torch.equal(search.centre, before)
+    assert not torch.equal(search.ask().worlds, asked), "other random numbers"
+    again = strategy(name, copy.deepcopy(search.state))
+    assert torch.equal(climb(again, 2).centre, climb(search, 2).centre)
+
+
+@pytest.mark.parametrize("name", ["nes", *BUILT_IN])
 def test_worlds_per_generation_are_what_the_description_says(name):
     search = strategy(name)
     roles = search.ask().roles
@@ -182,6 +214,14 @@ def test_run_on_cliff_goes_on_to_the_same_bytes(tmp_path, name):
         go(config, tmp_path / "stopped", dispatcher=Direct(stop_at=3))
     go(config, tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_a_generation_in_which_all_failed_is_no_record(tmp_path):
+    """This RN's scores are about -3,600: a record of 0 for "none" would never be beaten, and the search be stuck."""
+    config = load_config(GRIDWORLD_FILE, [*CLIFF, "agents.gtn.search=random", "agents.gtn.max_iterations=3"])
+    go(config, tmp_path / "run", dispatcher=Direct(failing(lambda generation, i: generation == 1)))
+    state, _ = load_checkpoint(tmp_path / "run" / "checkpoint.pt", config_digest(config))
+    assert state.generation == 3 and -5000 < state.values["best_score"] < 0
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
