@@ -137,4 +137,4 @@ def _hidden(facts: Facts) -> int:
 
 def inner_tests(facts: Facts) -> int:
     """Test episodes of an agent of the inner loop."""
-    return max(2, min(4, 1000 // facts.max_steps))
+    return max(2, min(4, int(1000 / facts.longest)))

@@ -17,6 +17,7 @@ from envolve.envs.task import make_task
 PROBE_SECONDS = 900.0  # until the process is ended
 # Seconds per step of Stable-Baselines3's learners with their defaults, where they were not timed: one core, AMD EPYC.
 USUAL_SECONDS = {"ppo": 7e-4, "a2c": 7e-4, "dqn": 5e-4, "sac": 7e-3, "td3": 5e-3}
+LONGER = 50  # times the length with random actions that an episode may come to
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,15 @@ class Facts:
         return self.num_actions == 0
 
     @property
+    def longest(self) -> float:
+        """Steps that episodes of agents that learn may come to. The time limit says nothing of a game of two steps that
+        has none of its own."""
+        return min(self.max_steps, LONGER * self.random_length)
+
+    @property
     def likely_length(self) -> float:
         """Steps of an episode of agents that learn: it may become longer or shorter than with random actions."""
-        return (self.random_length + self.max_steps) / 2
+        return (self.random_length + self.longest) / 2
 
 
 def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:

@@ -23,7 +23,7 @@ LEAST_SIZE = (6_144, 4_096, LEAST_AGENTS)  # of one kind, where time is short
 EVERY_STEP = ("sac", "td3")  # update at every step, with defaults
 ALWAYS = "ppo"  # in every report: it learns something on most environments
 LAST = "a2c"  # leaves a report first: it is seldom the best
-TESTS, MOST_TESTS = 10, 100  # episodes per agent: more where they are short, since a return may be 0 or 1 ...
+TESTS, MOST_TESTS = 10, 200  # episodes per agent: more where they are short, since a return may be 0 or 1 ...
 TEST_STEPS, TEST_SECONDS = 10_000, 20.0  # ... as many as fit into these steps and this time
 LEAST_STEP = 3e-4  # seconds of a training step in a world, at least
 START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
@@ -98,7 +98,7 @@ def _report(
 def _report_tests(facts: Facts) -> int:
     """Test episodes of an unseen agent."""
     quick = int(TEST_SECONDS / (facts.likely_length * facts.step_seconds))
-    return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps, quick))
+    return max(TESTS, min(MOST_TESTS, int(TEST_STEPS / facts.longest), quick))
 
 
 def _per_step(facts: Facts, kind: str) -> float:
