@@ -74,7 +74,7 @@ class Asking:
         asked: list[Individual] = []
         for _ in range(times):
             todo = broken([i for i in wrong if i.rejection is not None or i.failure is not None], self.repairs)
-            if not todo or self.stopped:
+            if not todo or self.stopped or self.chat.stopped:  # at Ctrl-C a verdict may be of a vetter that was closed
                 break
             new, ends = ask_again(self.chat, self.search.prompts, todo, self.sampling)
             self.stopped = self.stopped or ends

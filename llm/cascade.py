@@ -17,7 +17,10 @@ from envolve.agents.shaped.halving import Training
 from envolve.llm.fitness import Report, evaluate
 from envolve.llm.search.individual import HUMAN, Individual
 
-NOTE = "only the short training of the cascade: its score {score:.4g} did not reach the median {median:.4g}"
+NOTE = (
+    "only the short training of the cascade, where the lower bound {low:.4g} of its score {score:.4g} did not reach "
+    "the median {median:.4g}"
+)
 
 
 def shorter(training: Training, share: float) -> Training:
@@ -57,5 +60,6 @@ def evaluate_in_two(
     worst = min((i.score for i in chosen if i.ok), default=math.inf)
     for i in candidates:
         if i not in chosen and i.ok:
-            i.notes = (*i.notes, NOTE.format(score=i.score, median=median))
+            low = i.interval[0] if i.interval else i.score
+            i.notes = (*i.notes, NOTE.format(low=low, score=i.score, median=median))
             i.score, i.interval = min(i.score, worst), None

@@ -110,6 +110,7 @@ class Steady(Evolution):
         try:
             self._train_as_told()
         except BaseException:
+            self._closed = True  # first: nothing new is asked meanwhile
             self.asking.chat.stop()
             raise
         finally:

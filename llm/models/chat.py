@@ -166,6 +166,11 @@ class Chat:
             raise broken[0]
         return [cast("Reply | ChatFailure", answer) for answer in answers]
 
+    @property
+    def stopped(self) -> bool:
+        """True once no attempt begins any more."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """Lets no attempt begin, and waits a moment for replies under way, whichever thread asked for them: Ctrl-C
         arrives in the main thread alone."""

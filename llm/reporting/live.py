@@ -86,7 +86,8 @@ class LiveEvolution(LiveDisplay):
                 self._expect(rest + later)
                 self.per = per
         out = f"  out {len(means) - len(running)}" if len(running) < len(means) else ""
-        best = f"  best {running[0][0]} {precise(running[0][1])} {self.unit}" if running else ""
+        # of the steps of training, where failed episodes begin anew: not the score, which counts whole episodes
+        best = f"  best {running[0][0]} {precise(running[0][1])} per step" if running else ""
         step = progress.iteration
         plain = step == self.trainings or step % max(1, self.trainings // self.LINES) == 0
         self._says(f"training {step:>{len(str(self.trainings))}}/{self.trainings}{best}{out}", iteration, plain)

@@ -25,7 +25,9 @@ RANGES = {"success": (0.0, 1.0), "near": (0.0, math.inf)}  # of measures
 
 
 def fits(folder: Folder) -> bool:
-    return folder.has("config.yaml") and folder.has("scores.csv") and "\nlearner:" in folder.text("config.yaml")
+    """Of a run that has just begun, too: its first scores come after its kernels are compiled."""
+    text = folder.text("config.yaml") if folder.has("config.yaml") else ""
+    return "\nlearner:" in text and "\nper_member:" in text
 
 
 def fits_evolution(folder: Folder) -> bool:
@@ -53,7 +55,8 @@ def read(folder: Folder) -> Page:
         config=config,
         state=folder.state("summary.txt"),
     )
-    metrics, scores = folder.attempt("scores.csv", lambda: _scores(folder)) or ([], [])
+    found_scores = folder.attempt("scores.csv", lambda: _scores(folder)) if folder.has("scores.csv") else None
+    metrics, scores = found_scores or ([], [])
     points = points_of(scores) if scores else []
     own = _dict(config.get("per_member"))
     if points:

@@ -19,6 +19,7 @@ from envolve.llm.search.individual import HUMAN, NOVELTY
 from envolve.llm.search.prompts import Brief
 from envolve.llm.settings import Settings
 from envolve.llm.steady import ASK, EVENTS, TELL, TRAIN, EventError, Steady, guided, read_events
+from tests.llm.attempts import evolution as make_evolution
 from tests.llm.test_evolution import TRAINING, FakeVetter, Watched, recording
 
 REPLIES = ["cos 2", "nonsense", "sin 1", "cos 2", "cos -3", "exp 1", "neg 1", "abs 2", "tanh 1", "sin 3"]
@@ -208,3 +209,16 @@ def test_a_run_of_other_decisions_is_not_followed(tmp_path, monkeypatch) -> None
     (other / EVENTS).write_text("\n".join([*events[:2], '{"do": "tell", "ids": [8]}']) + "\n")
     with pytest.raises(EventError, match="line 3: found tell"):
         run(other, llm, 1, monkeypatch, guide=folder / "calls.jsonl")
+
+
+def test_once_the_chat_is_stopped_no_repair_is_asked_for(tmp_path, monkeypatch) -> None:
+    """At Ctrl-C the vetter is closed below a thread, whose verdict is then none that a repair could be asked for."""
+    with make_chat([recording(tmp_path / "r.jsonl", REPLIES)], record=tmp_path / "calls.jsonl") as chat:
+        search = Elites(BRIEF, 3, chat.models, 0, Extras())
+        s = Settings(iterations=1, training=TRAINING, seed=0, repairs=2)
+        evolution = Steady(s, tmp_path, search, chat, FakeVetter(), Watched())
+        monkeypatch.setattr("envolve.llm.asking.ask_again", lambda *a: pytest.fail("a repair was asked for"))
+        (individual,) = make_evolution(1, 1)
+        individual.rejection, individual.repairs = ("limits", "it ended without a result"), []
+        chat.stop()
+        assert chat.stopped and evolution.asking.repair(0, [individual]) == []

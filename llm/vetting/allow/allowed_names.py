@@ -100,7 +100,7 @@ INSTEAD_OF_ATTRIBUTES = {  # of tensors and modules
     "scatter": "indices must be constants: write torch.where",
     "sort": "write torch.max, torch.min or comparisons",
     "topk": "write torch.max, torch.min or comparisons",
-    "median": "write torch.mean",
+    "median": "it has no twin here; torch.mean is another statistic",
     "nonzero": "its shape depends on the data: write torch.where(condition, a, b)",
     "masked_select": "its shape depends on the data: write torch.where(condition, a, b)",
     "empty": "its numbers are arbitrary: write torch.zeros",

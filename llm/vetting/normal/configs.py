@@ -19,10 +19,41 @@ class Configs:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self.classes = {name: fields for name, c in facts.classes.items() if (fields := _fields(c)) is not None}
+        for name in [n for n in self.classes if _is_tuple(facts.classes[n]) and not self._read_by_name(n)]:
+            del self.classes[name]
         self.fields = {field for fields in self.classes.values() for field in fields}
         for call in facts.calls:
             if _is_namespace(call):
                 self.fields |= {k.arg for k in call.keywords if k.arg}
+
+    def _read_by_name(self, name: str) -> bool:
+        """Whether the objects of a NamedTuple are only used as ``object.field``: as a dict they would have another
+        length and other elements."""
+        facts, fields = self._facts, self.classes[name]
+        parents = {id(child): node for node in ast.walk(facts.tree) for child in ast.iter_child_nodes(node)}
+        own = {n for n, values in facts.assigned.items() if any(_calls(v, name) for v in values)}
+        for function in facts.functions.values():
+            arguments = [*function.args.posonlyargs, *function.args.args]
+            defaults = function.args.defaults
+            own |= {a.arg for a, d in zip(arguments[len(arguments) - len(defaults) :], defaults) if _calls(d, name)}
+        own = facts.passed_on(own)
+
+        def fine(node: ast.expr) -> bool:
+            parent = parents.get(id(node))
+            if isinstance(parent, ast.Attribute):
+                return parent.attr in fields
+            if isinstance(parent, (ast.Assign, ast.AnnAssign)):  # its other names are in ``own``
+                targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+                return parent.value is node and all(isinstance(t, ast.Name) for t in targets)
+            if isinstance(parent, ast.Call) and node in parent.args:
+                return isinstance(parent.func, ast.Name) and parent.func.id in facts.functions
+            return isinstance(parent, ast.arguments)
+
+        made = [c for c in facts.calls if _calls(c, name)]
+        used = [
+            n for n in ast.walk(facts.tree) if isinstance(n, ast.Name) and n.id in own and isinstance(n.ctx, ast.Load)
+        ]
+        return all(map(fine, [*made, *used]))
 
     def holds(self, owner: ast.expr, field: str) -> bool:
         """True if ``owner.field`` is a constant of such an object; names of methods of tensors are left to them."""
@@ -54,6 +85,14 @@ class Configs:
         if any(value is None for value in given.values()):
             return None
         return _dict({field: copy.deepcopy(value) for field, value in given.items() if value is not None})
+
+
+def _is_tuple(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).endswith("NamedTuple") for base in node.bases)
+
+
+def _calls(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def _dict(given: dict[str, ast.expr]) -> ast.Dict:

@@ -121,6 +121,9 @@ class Expressions(ast.NodeTransformer):
             return node
         if name == "type" and len(node.args) == 1 and not node.keywords:
             return self.changed("'.type(dtype)' written as '.to(dtype)'", node, self._to(owner, node.args[0]))
+        if name == "astype" and len(node.args) == 1 and not node.keywords and (to := _numpy_kind(node.args[0])):
+            new = ast.Call(ast.Attribute(owner, to, ast.Load()), [], [])
+            return self.changed("'.astype(dtype)' written as .float(), .long() or .bool()", node, new)
         if name in DEVICES and not node.args:
             return self.changed("names of devices left out", node, owner)
         if name == "to" and len(node.args) == 1 and not node.keywords and _is_device(node.args[0]):
@@ -307,3 +310,11 @@ def _is_device(node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "device":
         return True
     return isinstance(node, ast.Constant) and (node.value is None or str(node.value).startswith(("cuda", "cpu")))
+
+
+def _numpy_kind(dtype: ast.expr) -> str:
+    """float, np.float32, "int64" -> the method of a tensor that makes it so; "": another."""
+    named = isinstance(dtype, ast.Constant) and isinstance(dtype.value, str)
+    text = str(dtype.value) if named else ast.unparse(dtype)  # type: ignore[attr-defined]
+    kinds = {"float": "float", "float32": "float", "float64": "float", "int": "long", "int64": "long", "bool": "bool"}
+    return kinds.get(text.removeprefix("np.").removeprefix("numpy.").removeprefix("torch.").rstrip("_"), "")

@@ -42,7 +42,7 @@ class Facts:
             self._see(node)
         self._change_under_other_names()
         self.renames = self._renames()
-        self.state = self._passed_on({self._first(f) for k, f in self.functions.items() if k in self.types})
+        self.state = self.passed_on({self._first(f) for k, f in self.functions.items() if k in self.types})
         self.state |= {n for n in STATE_NAMES if n not in self.values}
         self.state -= {n for n, value in self.values.items() if isinstance(value, (ast.Dict, ast.DictComp))}
 
@@ -117,6 +117,20 @@ class Facts:
             if len(self.changed) == size:
                 return
 
+    def changes(self, node: ast.AST) -> bool:
+        """Whether evaluating this may change an object: a method that works in place, or an own function that does."""
+        for call in ast.walk(node):
+            if isinstance(call, ast.NamedExpr):
+                return True
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                name = call.func.attr
+                if name in CHANGING or (name.endswith("_") and not name.startswith("_")):
+                    return True
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self.functions:
+                if any(isinstance(a, ast.Name) and a.id in self.changed for a in call.args):
+                    return True
+        return False
+
     def lasting(self, name: str) -> bool:
         """True for a name that means the same object, unchanged, wherever it is read."""
         return self.bound.get(name, 0) <= 1 and name not in self._loops and name not in self.changed
@@ -149,7 +163,7 @@ class Facts:
         names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         return next((n for n in names if n in STATE_NAMES), names[0] if len(names) == 1 else "")
 
-    def _passed_on(self, names: set[str]) -> set[str]:
+    def passed_on(self, names: set[str]) -> set[str]:
         """Names that these are known by in other functions, too: of arguments and of assignments."""
         found = set(names) - {""}
         for _ in range(4):  # helpers of helpers

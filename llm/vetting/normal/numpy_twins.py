@@ -24,6 +24,7 @@ OF_TENSORS = {  # numpy: torch
         "zeros ones full arange linspace eye vstack hstack squeeze reshape transpose argmax argmin all any"
     ).split()},
     "power": "pow", "array": "tensor", "asarray": "tensor", "radians": "deg2rad", "degrees": "rad2deg",
+    "mod": "remainder", "remainder": "remainder",
     "max": "amax", "min": "amin", "amax": "amax", "amin": "amin", "fabs": "abs",
 }  # fmt: skip
 REDUCING = ("max", "min", "amax", "amin")
@@ -60,6 +61,10 @@ def call(node: ast.Call, facts: Facts) -> ast.Call | None:
                 return ast.Call(_of("torch", "clamp"), [node.args[1 - k]], [bound])
     if name in REDUCING and len(node.args) + len(node.keywords) < 2:
         return ast.Call(_of("torch", name[-3:]), node.args, [])
+    if name in ("std", "var") and node.args:  # numpy divides by n unless told otherwise, torch by n - 1
+        given = [k.value for k in node.keywords if k.arg == "ddof"] or [ast.Constant(0)]
+        kept = _renamed([k for k in node.keywords if k.arg != "ddof"])
+        return ast.Call(_of("torch", name), node.args, [*kept, ast.keyword("correction", given[0])])
     if name == "cross" and len(node.args) == 2 and not any((k.arg or "").startswith("axis") for k in node.keywords):
         last = ast.keyword("dim", ast.UnaryOp(ast.USub(), ast.Constant(1)))  # torch takes the first axis of three
         return ast.Call(_of("torch", "cross"), node.args, [*node.keywords, last])

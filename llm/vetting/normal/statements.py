@@ -79,7 +79,7 @@ class Statements:
     def _statement(self, s: ast.stmt) -> list[ast.stmt]:
         if isinstance(s, ast.Expr) and self._silent(s.value):
             return self._drop("print and log left out")
-        if isinstance(s, ast.Assert) or _only_raises(s):
+        if (isinstance(s, ast.Assert) or _only_raises(s)) and not self.facts.changes(s):
             return self._drop("assert and checks that raise left out")
         if isinstance(s, ast.Try) and self.expressions.torch and not _may_be_caught(s):  # else what raises is refused
             self.done["try left out: code that raises is refused"] += 1
@@ -262,7 +262,7 @@ class Statements:
 
     def _silent(self, value: ast.expr) -> bool:
         """A call that only tells people something."""
-        if not isinstance(value, ast.Call):
+        if not isinstance(value, ast.Call) or self.facts.changes(value):
             return False
         f = value.func
         if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name):

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envolve.core.cleaning import printable
-from envolve.llm.models.record import HEADER, Record, RecordError, read_recording
+from envolve.llm.models.record import HEADER, Record, RecordError, ReplayMismatch, read_recording
 from envolve.llm.models.request import Call, Request
 from tests.examples import examples
 
@@ -139,3 +139,20 @@ def test_nothing_is_added_to_a_file_written_by_hand(tmp_path) -> None:
     (tmp_path / "r.jsonl").write_text('{"reply": "a"}\n')
     with pytest.raises(RecordError, match="written by hand; a run adds nothing to it"):
         Record(tmp_path / "r.jsonl", ["m"])
+
+
+def test_a_call_without_an_answer_may_be_asked_otherwise(path) -> None:
+    """A repair depends on what another call answered. One that was refused for good, or answered, must be the same."""
+    other = Call(0, Request("m", (("user", "ho"),)))
+    failure = {k: v for k, v in LINE.items() if k not in ("reply", "finish", "tokens", "usd")}
+    for line, found in (
+        ({**failure, "failure": "stopped", "final": False}, None),
+        ({**failure, "failure": "no", "final": True}, ReplayMismatch),
+        (LINE, ReplayMismatch),
+    ):
+        recording = read(path, HEAD + json.dumps(line) + "\n")
+        if found is None:
+            assert recording.find(other) is None and recording.find(Call(0, REQUEST)) is not None
+        else:
+            with pytest.raises(found, match="differs in message 0"):
+                recording.find(other)

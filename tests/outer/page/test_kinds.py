@@ -218,3 +218,11 @@ def test_files_of_another_version_are_named(tmp_path: Path) -> None:
         "result.json: best: found int, expected dict",
         "result.json: finals: found dict, expected list",
     ]
+
+
+def test_a_goal_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    run = ALL["goal"](tmp_path / "run")
+    for name in ("scores.csv", "summary.txt"):
+        (run / name).unlink(missing_ok=True)
+    made = read_page(run, KINDS)
+    assert made.problems == [] and made.title.startswith("reacher") and not made.verdict

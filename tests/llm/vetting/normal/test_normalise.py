@@ -187,6 +187,13 @@ OTHERWISE = {  # rewritten as their like are, these would mean something else
     "an add of its own": reward("return functools.reduce(add, [x, x, x])", top="import functools\n"
                                 "def add(a, b):\n    return a + 0.5 * b\n"),
     "x |= y of a view": reward("flags = x > 1", "m = flags.view(-1)", "m |= x < 0", "return flags.float()"),
+    "unpacked NamedTuple": reward("a, b = Flags()", "r = x * 1.0", "if a:", "    r = r + 5.0", "return r * b",
+                                  top="from typing import NamedTuple\nclass Flags(NamedTuple):\n    a: bool = False\n"
+                                  "    b: float = 2.0\n"),
+    "searched NamedTuple": reward("w = Flags()", "return x * (1.0 if 3.0 in w else 2.0)",
+                                  top="from typing import NamedTuple\nclass Flags(NamedTuple):\n    a: float = 3.0\n"),
+    "print that changes": reward("v = x.clone()", "print(v.mul_(2).mean())", "return v"),
+    "assert that changes": reward("c = []", "assert c.append(x) is None", "return c[0]"),
     "cross of matrices": reward("m = torch.stack([x[:3] + i * i for i in range(9)]).view(3, 3, 3)",
                                 "n = m.flip(0) * m", "return np.cross(m, n)[0, 1, 2] * x", top="import numpy as np\n"),
 }  # fmt: skip
@@ -201,6 +208,22 @@ def test_what_would_mean_something_else_is_refused_or_left_as_it_is(name: str) -
     except VetError:
         return
     np.testing.assert_allclose(np.asarray(value(new)), np.asarray(value(code)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "np.std(k, axis=0) + np.var(k, axis=0, ddof=1)",
+        "np.mod(k, 0.3).sum(0)",
+        "np.remainder(k[2], 0.7)",
+        "(k > 0).astype(float).sum(0) + (k > 1).astype(np.float32).sum(0) + (k[0] > 0).astype('int64')",
+    ],
+)
+def test_twins_of_numpy_give_what_numpy_gives(body: str) -> None:
+    code = reward("k = np.stack([x, 2.0 * x + 1.0, -x])", f"return {body}", top="import numpy as np\n")
+    new, _ = normalise(code, TYPES)
+    check_source(new, TYPES)
+    np.testing.assert_allclose(np.asarray(value(new)), np.asarray(value(code)), rtol=1e-5, atol=1e-6)
 
 
 def test_time_steps_are_those_of_the_simulators() -> None:
