@@ -171,12 +171,13 @@ def run_folder(args: Args, study: Study) -> Path:
 def describe(study: Study) -> str:
     """--check."""
     b = study.budget
+    brackets = "" if study.backend == "random" else f", {study.bracket} brackets"  # it evaluates at the full budget
     ends = [f"{study.trials} trials"] if study.trials is not None else []
     ends += [f"{study.full_evaluations:g} full evaluations"] if study.full_evaluations is not None else []
     lines = [
         f"{study.path}: valid",
         f"  configuration  {study.config.path}: {study.env_name}",
-        f"  search         {study.backend}, {study.bracket} brackets, seed {study.seed}, {study.parallel} trials out",
+        f"  search         {study.backend}{brackets}, seed {study.seed}, {study.parallel} trials out",
         f"  budget         {b.least:g} to {b.most:g} {b.unit}, eta {b.eta:g}",
         f"  loss           {study.loss}, of {study.evaluate} trials",
         f"  ends after     {' or '.join(ends)}",

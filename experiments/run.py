@@ -16,18 +16,23 @@ if __name__ == "__main__":
 
 from envolve.outer.early import compile_early
 
-if interrupt.listens():  # this process is the command
+if interrupt.listens() and Path(sys.argv[0]).name in ("envolve run", "GTN_master.py", "run.py"):
+    # this process is the command, and no other one that reads its words
     compile_early(sys.argv[1:])
 
 import argparse
+import contextlib
 import errno
+import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import threading
 
 from envolve.core import commands
+from envolve.core.files import read_text
 from envolve.core.memory import shortage
 from envolve.outer.checkpoint import CheckpointError, RunError
 from envolve.outer.config.load import (
@@ -41,7 +46,7 @@ from envolve.outer.config.load import (
     store_config,
 )
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.ray.address import FILES, WORKERS_ON, check_on_ray
+from envolve.outer.ray.address import FILES, RAY, WORKERS_ON, check_on_ray
 
 HELP = """\
 Evolves a synthetic environment or a reward network, as the configuration says.
@@ -58,6 +63,8 @@ Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 PROG = "GTN_master.py"  # its old door
+OWN_SYNC = "sync"  # the exchange of a run with local workers, in its folder; as in outer/launch.py, which imports much
+BUSY = "another process is working on this run"  # of outer/checkpoint.py
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -105,7 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="override a value, e.g. --set agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
     )
     parser.add_argument(
-        "--bohb-id", type=int, default=0, metavar="B", help="which workers are this master's (default: 0)"
+        "--bohb-id", type=int, metavar="B", help="which workers are this master's (default: 0, or as the run was begun)"
     )
     parser.add_argument(
         "--results-dir", default="results", metavar="DIR", help="where runs are kept (default: results)"
@@ -113,7 +120,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sync-dir",
         metavar="DIR",
-        help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
+        help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/; with "
+        "--resume as the run was begun)",
     )
     parser.add_argument(
         "--workers-on",
@@ -185,25 +193,64 @@ def prepare(args: argparse.Namespace, config: Config) -> Path:
 
     run_dir = new_run_dir(Path(args.results_dir), config)
     try:
-        store_config(run_dir, config, {"command": " ".join(sys.argv)})
+        store_config(run_dir, config, {"command": " ".join(sys.argv), **exchange_of(args, config)})
     except BaseException:
         forget_unused(run_dir, config)
         raise
     return run_dir
 
 
+def workers_here(args: argparse.Namespace, config: Config) -> bool:
+    """Whether workers are started on this machine: as told, as the configuration says, or as the run was begun."""
+    if args.workers_on not in (FILES, RAY):
+        return False  # on a cluster that runs
+    if args.single or args.num_workers is not None or config.data["agents"]["gtn"]["mode"] == "single":
+        return True
+    return bool(args.resume) and (Path(args.resume) / OWN_SYNC).is_dir() and not args.sync_dir
+
+
+def exchange_of(args: argparse.Namespace, config: Config) -> dict[str, str]:
+    """What is kept with a run, in the header of its configuration, of where it meets its workers."""
+    kept = {"sync_dir": os.path.abspath(args.sync_dir)} if args.sync_dir else {}
+    kept |= {"bohb_id": str(args.bohb_id)} if args.bohb_id else {}
+    return {**kept, "workers": "local"} if kept and workers_here(args, config) else kept
+
+
+def recall_exchange(args: argparse.Namespace) -> str:
+    """Fills in what the run was begun with where --resume is given without -> the line about it, "" if nothing was:
+    workers that were started by hand wait there, and nowhere else."""
+    if not args.resume or args.workers_on != FILES or (Path(args.resume) / OWN_SYNC).is_dir():
+        return ""
+    header = read_text(Path(args.resume) / CONFIG_FILE).partition("\n\n")[0]
+    kept: dict[str, str] = {}
+    for name in ("sync_dir", "bohb_id", "workers"):
+        found = re.search(rf"^# {name}: (.*)$", header, re.MULTILINE)
+        with contextlib.suppress(ValueError):
+            kept |= {name: json.loads(f'"{found[1]}"')} if found else {}
+    local = kept.get("workers") == "local"
+    if (args.single or args.num_workers is not None) and not local:
+        return ""  # workers of its own, with an exchange of their own
+    used = []
+    if args.sync_dir is None and "sync_dir" in kept:
+        args.sync_dir = kept["sync_dir"]
+        used += ["--sync-dir", args.sync_dir]
+    if args.bohb_id is None and kept.get("bohb_id", "").isdecimal():
+        args.bohb_id = int(kept["bohb_id"])
+        used += ["--bohb-id", kept["bohb_id"]]
+    args.single |= local and bool(used) and args.num_workers is None
+    return f"as the run was begun: {shlex.join(used + ['--single'] * (local and args.single))}" if used else ""
+
+
 def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     import torch
     from rich.console import Console
 
-    from envolve.outer.launch import OWN_SYNC, conduct
+    from envolve.outer.launch import conduct
     from envolve.outer.reporting.summary import summary_text
     from envolve.outer.reporting.wandb_run import followed
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
-    own_sync, gtn_mode = run_dir / OWN_SYNC, config.data["agents"]["gtn"]["mode"]
-    single = args.single or args.num_workers is not None or gtn_mode == "single"
-    single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
+    own_sync, single = run_dir / OWN_SYNC, workers_here(args, config)
     count = args.num_workers or len(os.sched_getaffinity(0))
     workers = args.num_workers if args.workers_on != FILES else count if single else None
     with followed(args.wandb, run_dir):
@@ -212,7 +259,7 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
             run_dir,
             resume=bool(args.resume),
             workers=workers,
-            bohb_id=args.bohb_id,
+            bohb_id=args.bohb_id or 0,
             sync_dir=args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync"),
             quit_workers=args.quit_workers,
             workers_on=args.workers_on,
@@ -245,6 +292,21 @@ def explain(e: Exception) -> str:
     return (f"{e.filename}: " if e.filename else "") + e.strerror + (f"; {helps[e.errno]}" if e.errno in helps else "")
 
 
+def goes_on(e: Exception, run_dir: Path, config: Config) -> bool:
+    """Whether the same command can go on with what this run has finished: not with a damaged checkpoint, nor with code
+    of the user's own that fails, nor beside another process."""
+    from envolve.outer.search.strategy import SearchError
+    from envolve.outer.search.target import ranks
+
+    if isinstance(e, (CheckpointError, SearchError)) or BUSY in str(e):
+        return False
+    with contextlib.suppress(OSError):  # a ranking has no checkpoint, only the scores of its rounds
+        return (run_dir / "checkpoint.pt").exists() or (
+            ranks(config.data) and (run_dir / "scores.csv").stat().st_size > 0
+        )
+    return False
+
+
 def main(argv: list[str] | None = None) -> int:
     args = commands.parse_with(PROG, build_parser(), argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -253,19 +315,24 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as e:
         print(f"{commands.called(PROG)}: {e}", file=sys.stderr)
         return 2
-    here = args.check or args.single or args.num_workers is not None
-    if config.data["device"] != "cpu" and here:
+    begun = recall_exchange(args)
+    single = workers_here(args, config)
+    if config.data["device"] != "cpu" and (single or args.check):
         from envolve.outer.evaluate.device import unusable
 
-        if problems := unusable(config.data["device"], "device"):
-            words = "; workers on another machine may have it: start the master without --single there"
-            print(f"{commands.called(PROG)}: {problems[0]}{words * args.check}", file=sys.stderr)
+        problems = unusable(config.data["device"], "device")
+        if problems and single:
+            print(f"{commands.called(PROG)}: {problems[0]}", file=sys.stderr)
             return 2
+        for problem in problems:
+            print(f"warning: {problem}; workers on other machines may have it", file=sys.stderr)
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.check:
         print(describe(config))
         return 0
+    if begun:
+        print(begun, file=sys.stderr)
 
     before = threading.excepthook
 
@@ -294,7 +361,7 @@ def main(argv: list[str] | None = None) -> int:
             from envolve.outer.launch import forget_unused
 
             forget_unused(run_dir, config)
-        if run_dir and (run_dir / CONFIG_FILE).exists() and not isinstance(e, CheckpointError):
+        if run_dir and goes_on(e, run_dir, config):
             print(f"finished generations are kept; continue with: {resume_command(args, run_dir)}", file=sys.stderr)
         return 1
 

@@ -4,11 +4,13 @@ base."""
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 TIMEOUT = 120.0  # seconds; a busy controller answers late
+NOT_FOUND = "not found; is this a node from which SLURM jobs are sent?"
 
 
 class BatchError(RuntimeError):
@@ -35,12 +37,19 @@ def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> st
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environ, check=False)
     except FileNotFoundError:
-        raise BatchError(f"{command[0]}: not found; is this a node from which SLURM jobs are sent?") from None
+        raise BatchError(f"{command[0]}: {NOT_FOUND}") from None
     except (OSError, subprocess.TimeoutExpired) as e:
         raise BatchError(f"{command[0]}: {e}") from None
     if done.returncode:
         raise BatchError(f"{command[0]}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
+
+
+def check_there() -> None:
+    """Raises BatchError where there is no SLURM."""
+    for command in ("squeue", "sbatch"):
+        if shutil.which(command) is None:
+            raise BatchError(f"{command}: {NOT_FOUND}")
 
 
 def queue(names: Sequence[str]) -> list[Entry]:

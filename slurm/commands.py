@@ -104,18 +104,34 @@ def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int
     ``{BOHB_ID}``, ``{MASTERS}``, ``{RUN_DIR}`` and ``{SYNC_DIR}`` are replaced in the words.
     """
     kind = kind_of(words)
-    sync = run_dir / "sync"
-    values = {"BOHB_ID": bohb_id, "MASTERS": masters, "RUN_DIR": run_dir, "SYNC_DIR": sync}
-    words = [re.sub(r"\{(BOHB_ID|MASTERS|RUN_DIR|SYNC_DIR)\}", lambda m: str(values[m[1]]), word) for word in words]
+    words = replaced(words, bohb_id, masters, run_dir)
     if kind == COMMAND:
         return words
+    options = master_options(kind, bohb_id, run_dir)
     if kind == STUDY:
         program = str(ROOT / "experiments" / "optimize_params.py")
-        return [python, program, words[0], str(bohb_id), str(masters), *words[1:], "--run-dir", str(run_dir)]
-    results = run_dir / f"master_{bohb_id}"
-    begun = begun_run(results)
-    what = ["--resume", str(begun)] if begun else [*words, "--results-dir", str(results)]
-    return [python, str(ROOT / "GTN_master.py"), *what, "--bohb-id", str(bohb_id), "--sync-dir", str(sync)]
+        return [python, program, words[0], str(bohb_id), str(masters), *words[1:], *options]
+    begun = begun_run(results_of(run_dir, bohb_id))
+    what = ["--resume", str(begun)] if begun else [*words, "--results-dir", str(results_of(run_dir, bohb_id))]
+    return [python, str(ROOT / "GTN_master.py"), *what, *options]
+
+
+def replaced(words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:
+    """The words of this master."""
+    values = {"BOHB_ID": bohb_id, "MASTERS": masters, "RUN_DIR": run_dir, "SYNC_DIR": run_dir / "sync"}
+    return [re.sub(r"\{(BOHB_ID|MASTERS|RUN_DIR|SYNC_DIR)\}", lambda m: str(values[m[1]]), word) for word in words]
+
+
+def master_options(kind: str, bohb_id: int, run_dir: Path) -> list[str]:
+    """Options of every start of a master of a study or a configuration."""
+    if kind == STUDY:
+        return ["--run-dir", str(run_dir)]
+    return ["--bohb-id", str(bohb_id), "--sync-dir", str(run_dir / "sync")]
+
+
+def results_of(run_dir: Path, bohb_id: int) -> Path:
+    """Folder of the runs of a master."""
+    return run_dir / f"master_{bohb_id}"
 
 
 def begun_run(results: Path) -> Path | None:

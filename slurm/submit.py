@@ -52,8 +52,10 @@ from envolve.slurm.commands import (
     write_text,
 )
 from envolve.slurm.fleet import Fleet
+from envolve.slurm.words import check_words
 
 STATE = "state.json"
+NO_RUN = "no run was begun here; found no STUDY, CONFIG or command after --"
 PYTHON = ["python3", str(Path(__file__).resolve())]  # wherever one stands
 
 
@@ -66,7 +68,7 @@ def open_fleet(args: argparse.Namespace, run_dir: Path) -> Fleet:
     asked = fleet_of(args, run_dir) if args.words else None
     if not path.exists():
         if asked is None:
-            raise SetupError(f"{run_dir}: no run was begun here; found no STUDY, CONFIG or command after --")
+            raise SetupError(f"{run_dir}: {NO_RUN}")
         path.parent.joinpath("log").mkdir(parents=True, exist_ok=True)
         asked.save(path)
         return asked
@@ -94,6 +96,20 @@ def open_fleet(args: argparse.Namespace, run_dir: Path) -> Fleet:
                 file.unlink()
     fleet.save(path)
     return fleet
+
+
+def check_first(args: argparse.Namespace, run_dir: Path) -> None:
+    """Checks what a run needs before anything of it is in its folder or is sent. Raises SetupError, BatchError,
+    ValueError, OSError."""
+    path = run_dir / "slurm" / STATE
+    if path.exists():
+        if any(task.sent for task in Fleet.load(path).tasks):
+            return
+    elif not args.words:
+        raise SetupError(f"{run_dir}: {NO_RUN}")
+    batch.check_there()
+    if args.words:
+        check_words(args.words, args.masters, run_dir, args.python)
 
 
 # ---------------------------------------------------------------------------------------------------- act
@@ -173,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     watch_on = f"the jobs go on; watch them again with: {shlex.join(again(run_dir))}"
     interrupt.advise(watch_on)
     try:
+        check_first(args, run_dir)
         with alone(run_dir):
             fleet = open_fleet(args, run_dir)
             if args.stop:

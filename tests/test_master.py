@@ -20,9 +20,10 @@ import pytest
 
 import envolve.outer.run
 from envolve.experiments import run as GTN_master
-from envolve.outer.checkpoint import locked
+from envolve.outer.checkpoint import CheckpointError, RunError, locked
 from envolve.outer.config.load import dump_config
 from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.search.strategy import SearchError
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff, default_sigint
 from tests.outer.test_run import Direct, files, go
 
@@ -157,6 +158,7 @@ def test_sync_dir_is_a_file(master, tmp_path):
     (tmp_path / "sync").write_text("")
     code, _, err = master(GRIDWORLD, "--sync-dir", "sync")
     assert code == 1 and "cannot make the sync folder" in err and "--sync-dir" in err and len(err.splitlines()) == 1
+    assert "is a file; choose a folder" in err
     assert os.listdir(tmp_path / "results") == [], "the folder of a run that never was is not left behind"
 
 
@@ -176,6 +178,36 @@ def test_second_master_on_the_same_sync_folder(master, tmp_path):
         assert code == 1 and "another master with BOHB-ID 0 is running" in err and "run first" in err
         assert "--bohb-id or --sync-dir" in err and len(err.splitlines()) == 1
         assert os.listdir(tmp_path / "results") == []
+
+
+# -------------------------------------------------------------------------------- a device that is not here
+
+CUDA = ("--set", "device=cuda:99")
+
+
+@pytest.mark.parametrize("words", [["--single"], ["--workers", "2"], ["--set", "agents.gtn.mode=single"]])
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_local_workers_need_the_device_here(master, tmp_path, words, check):
+    code, _, err = master(GRIDWORLD, *CUDA, *words, *check)
+    assert code == 2 and "device: found 'cuda:99', which PyTorch cannot use here" in err and len(err.splitlines()) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_workers_on_other_machines_may_have_the_device(master):
+    code, out, err = master(GRIDWORLD, *CUDA, "--check")
+    assert code == 0 and "Cliff" in out
+    assert err.startswith("warning: device: found 'cuda:99'") and "workers on other machines may have it" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words, here",
+    [([], False), (["--single"], True), (["--workers", "2", "--workers-on", "ray"], True),
+     (["--workers", "2", "--workers-on", "ray:host:1"], False)],
+)  # fmt: skip
+def test_where_workers_are_started(words, here):
+    args = GTN_master.build_parser().parse_args([GRIDWORLD, *words])
+    assert GTN_master.workers_here(args, cliff()) == here
 
 
 @pytest.fixture()
@@ -198,6 +230,7 @@ def test_two_masters_on_one_run(master, stopped_run):
     with locked(stopped_run):
         code, _, err = master("--resume", stopped_run, "--bohb-id", 3)
     assert code == 1 and "another process is working on this run" in err and contents(stopped_run) == before
+    assert "continue with" not in err
 
 
 @pytest.mark.parametrize(
@@ -224,6 +257,73 @@ def test_resume_of_a_tampered_run(master, stopped_run, name, change, expected):
     (stopped_run / name).write_bytes(original[name])
     text, _ = go(cliff(), stopped_run, resume=True)
     assert "resumed at generation 4" in text
+
+
+@pytest.fixture()
+def begun(master, tmp_path, monkeypatch):
+    """How a run is called -> its folder, with nothing in it but what prepare() leaves."""
+
+    def begin(*words):
+        args = GTN_master.build_parser().parse_args([GRIDWORLD, *words])
+        return GTN_master.prepare(args, GTN_master.read_config(args))
+
+    return begin
+
+
+@pytest.fixture()
+def conducted(monkeypatch):
+    """What main() hands to conduct(), which does nothing."""
+    calls = []
+    monkeypatch.setattr("envolve.outer.launch.conduct", lambda *args, **kwargs: calls.append(kwargs) or "done")
+    return calls
+
+
+def test_resume_meets_the_workers_where_the_run_was_begun(master, begun, conducted, tmp_path, monkeypatch):
+    folder = begun("--sync-dir", "ex change", "--bohb-id", "3")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, _, err = master("--resume", folder.absolute() if folder.is_absolute() else tmp_path / folder)
+    sync = str(tmp_path / "ex change")
+    assert code == 0 and err == f"as the run was begun: --sync-dir '{sync}' --bohb-id 3\n"
+    assert (conducted[0]["sync_dir"], conducted[0]["bohb_id"], conducted[0]["workers"]) == (sync, 3, None)
+    code, _, err = master("--resume", tmp_path / folder, "--sync-dir", "here", "--bohb-id", "0")
+    assert code == 0 and err == ""
+    assert (conducted[1]["sync_dir"], conducted[1]["bohb_id"]) == ("here", 0)
+    code, _, err = master("--resume", tmp_path / folder, "--workers", "2")  # its own, with an exchange of their own
+    assert err == "" and (conducted[2]["workers"], conducted[2]["bohb_id"]) == (2, 0)
+    assert conducted[2]["sync_dir"] == str(tmp_path / folder / "sync")
+
+
+def test_resume_of_local_workers_in_a_folder_that_was_named(master, begun, conducted, tmp_path):
+    folder = begun("--single", "--sync-dir", "s")
+    code, _, err = master("--resume", folder)
+    assert code == 0 and err == f"as the run was begun: --sync-dir {tmp_path / 's'} --single\n"
+    assert conducted[0]["sync_dir"] == str(tmp_path / "s") and conducted[0]["workers"] == len(os.sched_getaffinity(0))
+
+
+def test_resume_of_a_run_that_named_nothing(master, begun, conducted):
+    folder = begun()
+    assert master("--resume", folder)[::2] == (0, "")
+    assert (conducted[0]["sync_dir"], conducted[0]["bohb_id"]) == (str(folder.parent / "GTN_sync"), 0)
+
+
+@pytest.mark.parametrize(
+    "error, checkpoint, advised",
+    [
+        (RunError("no worker"), True, True),
+        (RunError("no worker"), False, False),
+        (SearchError("my_search.py: tell raised"), True, False),
+        (CheckpointError("damaged"), True, False),
+    ],
+)
+def test_going_on_is_advised_where_it_helps(master, begun, monkeypatch, error, checkpoint, advised):
+    def fails(config, run_dir, **kwargs):
+        (run_dir / ("checkpoint.pt" if checkpoint else "started")).write_bytes(b"")
+        raise error
+
+    monkeypatch.setattr("envolve.outer.launch.conduct", fails)
+    code, _, err = master(GRIDWORLD)
+    assert code == 1 and ("finished generations are kept; continue with" in err) == advised, err
 
 
 def test_what_a_user_is_told_to_type():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -14,11 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from envolve.core import plugins
 from envolve.core.supervisor import RestartPolicy
 from envolve.experiments import worker as GTN_worker
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.local_workers import LocalWorkers
-from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.exchange.machine import ExchangeError, Files
 from tests.outer.virtual import chunks_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,14 +63,17 @@ def refused(words):
             signal.signal(signum, handler)
 
 
-def test_a_workers_life(tmp_path, capsys, warm):
+def test_a_workers_life(tmp_path, capsys, monkeypatch, warm):
     """Waits for a master, refuses a double, works, survives a master, is stopped, and is told to quit."""
     worker = start(tmp_path, 0, 3)
     other = None
     try:
         wait_for(lambda: (tmp_path / "0_3_heartbeat").exists())
-        assert refused(["0", "3", "--sync-dir", str(tmp_path), *FAST]) == 1
-        assert "worker 3 of BOHB-ID 0 is already running (pid" in "".join(capsys.readouterr())
+        monkeypatch.setattr(plugins, "_folders", [])
+        assert refused(["0", "3", "--sync-dir", str(tmp_path), *FAST, "--plugins", "/my runs"]) == 1
+        said = "".join(capsys.readouterr())
+        assert "worker 3 of BOHB-ID 0 is already running (pid" in said
+        assert f"0 4 --sync-dir {tmp_path} --plugins '/my runs', or stop that one first" in said
         assert worker.poll() is None
         wait_for(lambda: '"doing": ""' in (tmp_path / "0_3_heartbeat").read_text())
         with Dispatcher(str(tmp_path), 0, "first", interval=0.2) as master:
@@ -167,4 +172,29 @@ def test_help_teaches(capsys):
 def test_unusable_folder(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert refused(["0", "0", "--sync-dir", str(tmp_path / "file")]) == 1
-    assert str(tmp_path / "file") in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert str(tmp_path / "file") in err and "is a file; choose a folder with --sync-dir" in err
+    assert "Free some space" not in err
+
+
+@pytest.mark.parametrize(
+    "code, words",
+    [
+        (errno.ENOSPC, "Free some space or make the folder writable"),
+        (errno.EACCES, "Free some space or make the folder writable"),
+        (errno.ENOTDIR, "is a file; choose a folder with --sync-dir"),
+        (errno.EISDIR, "remove it: FOLDER/a{b}"),
+        (errno.EIO, "Choose another folder with --sync-dir"),
+    ],
+)
+def test_what_helps_depends_on_what_is_wrong(tmp_path, monkeypatch, code, words):
+    def fails(*args, **kwargs):
+        raise OSError(code, os.strerror(code))
+
+    files = Files(str(tmp_path))
+    monkeypatch.setattr("builtins.open", fails)
+    with pytest.raises(ExchangeError) as caught:
+        files.write("a{b}", b"")
+    monkeypatch.undo()
+    assert words.replace("FOLDER", str(tmp_path)) in str(caught.value)
+    assert ("Free some space" in str(caught.value)) == (code in (errno.ENOSPC, errno.EACCES))

@@ -33,7 +33,8 @@ class LearnerReport:
     def __call__(self, learner: Learner, p: Counters) -> None:
         now, counts = time.monotonic(), (p.steps, learner.updates)
         seconds = now - self.clock
-        per_second = [(n - b) / seconds for n, b in zip(counts, self.before)] if self.before else [math.nan] * 2
+        before = self.before
+        per_second = [(n - b) / seconds for n, b in zip(counts, before)] if before else [math.nan] * 2
         self.clock, self.before = now, counts
         values = {
             "mean_return": p.mean_return,
@@ -43,15 +44,16 @@ class LearnerReport:
             "gradient_steps_per_s": per_second[1],
         }
         self.board.write(learner.updates, {**values, **learner.metrics()})
+        rates = "" if before is None else "  {:.0f} steps/s  {:.0f} updates/s".format(*per_second)
         log.info(
-            "iteration %d/%d  steps %s  updates %s  return %.4g  staleness %.2g  %.0f steps/s  %.0f updates/s",
+            "iteration %d/%d  steps %s  updates %s  return %.4g  staleness %.2g%s",
             learner.version,
             learner.params.num_iter,
             f"{p.steps:,}",
             f"{learner.updates:,}",
             p.mean_return,
             p.staleness,
-            *per_second,
+            rates,
         )
 
 

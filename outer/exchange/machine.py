@@ -15,6 +15,13 @@ from typing import Callable, List, Optional, TypeVar
 from envolve.core.files import UnfitFileError, read_plain
 
 T = TypeVar("T")
+_ROOM = "Free some space or make the folder writable, or choose another with --sync-dir."
+_FILE = "Something in this path is a file; choose a folder with --sync-dir."
+HELPS = {  # what to do, by the error of the system; {path}: where it happened
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT), _ROOM),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), _FILE),
+    errno.EISDIR: "It is a folder where a file belongs; remove it: {path}",
+}
 
 
 class ExchangeError(RuntimeError):
@@ -44,10 +51,8 @@ class Files:
             raise self._error("cannot make the sync folder", self.folder, e) from e
 
     def _error(self, what: str, path: str, e: OSError) -> ExchangeError:
-        return ExchangeError(
-            f"{what} {path}: {os.strerror(e.errno) if e.errno else e}. "
-            "Free some space or make the folder writable, or choose another with --sync-dir."
-        )
+        helps = HELPS.get(e.errno or 0, "Choose another folder with --sync-dir.").format(path=path)
+        return ExchangeError(f"{what} {path}: {os.strerror(e.errno) if e.errno else e}. {helps}")
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from typing import Any, Callable, Optional
 
-from envolve.core import commands
+from envolve.core import commands, plugins
 from envolve.outer.exchange.evaluation import ChunkEvaluation, Evaluate
 from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
@@ -85,7 +86,11 @@ class Worker:
         self._heartbeat.doing = STARTING
         owner = self._heartbeat.claim()
         if owner is not None:
-            another = " ".join([*commands.typed("GTN_worker.py"), str(self.bohb_id), str(self._free_id())])
+            words = [*commands.typed("GTN_worker.py"), str(self.bohb_id), str(self._free_id())]
+            words += ["--sync-dir", self._files.folder]  # without it another worker would wait in another folder
+            for folder in plugins._folders:  # that this process may execute files of, as --plugins said
+                words += ["--plugins", str(folder)]
+            another = shlex.join(words)
             raise SecondWorkerError(
                 f"worker {self.worker_id} of BOHB-ID {self.bohb_id} is already running ({owner.where}) in "
                 f"{self._files.folder}. Take another ID, e.g. {another}, or stop that one first."

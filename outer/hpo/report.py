@@ -140,7 +140,8 @@ def _searched(title: str, study: Study | None, axes: Sequence[Axis]) -> list[str
         what += f", trained in {'the task itself' if not study.worlds else plural(len(study.worlds), 'world')}"
     b = study.budget
     lines = [f"{title}: {len(axes)} parameters of {study.config.path}", f"  judged by  {what}; lower is better"]
-    lines += [f"  search     {study.backend}, brackets {study.bracket}, seed {study.seed}, {study.parallel} at a time"]
+    brackets = "" if study.backend == "random" else f" brackets {study.bracket},"
+    lines += [f"  search     {study.backend},{brackets} seed {study.seed}, {study.parallel} at a time"]
     return [*lines, f"  budget     {b.unit}, {b.least:g} to {b.most:g}, eta {b.eta:g}"]
 
 

@@ -34,7 +34,7 @@ def test_a_film_into_a_folder_that_is_not_there(tmp_path: Path, capsys) -> None:
 
 
 @no_gpu
-@pytest.mark.parametrize("words", [["--check"], ["--single", "--results-dir", "{results}"]])
+@pytest.mark.parametrize("words", [["--check", "--single"], ["--single", "--results-dir", "{results}"]])
 def test_a_device_that_is_not_there(words: list[str], tmp_path: Path, capsys) -> None:
     words = [w.format(results=tmp_path / "results") for w in words]
     err = refused(master.main, [CARTPOLE, *words, "--set", "device=cuda"], capsys, tmp_path)

@@ -165,6 +165,59 @@ def test_wrong_arguments(
     assert not cluster["calls"]
 
 
+STUDY = ROOT / "configs" / "spaces" / "cartpole_syn_env.yaml"
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ([str(CONFIG), "--sed", "3"], "found --sed, expected a flag that --help-all lists; nearest: --seed"),
+        ([str(CONFIG), "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        ([str(CONFIG), "--seed"], "argument --seed: expected one argument"),
+        ([str(CONFIG), "--set", "agents.gtn.max_iteration=3"], "did you mean agents.gtn.max_iterations"),
+        ([str(CONFIG), "--set", "agents.gtn.num_workers=-3", "seed=-1"], "(and 1 more)"),
+        ([str(STUDY), "--storag", "x"], "found --storag, expected a flag"),
+        ([str(STUDY), "--masters", "x"], "invalid"),
+        ([str(STUDY), "--set", "stop.trial=3"], "did you mean stop.trials"),
+    ],
+)
+def test_words_that_the_program_would_refuse(
+    arguments: list[str], words: str, cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert look(tmp_path / "run", "--", *arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.startswith("submit.py: ") and said.count("\n") == 1
+    assert not cluster["calls"] and not (tmp_path / "run").exists()
+
+
+def test_no_kernel_is_compiled_on_the_node_from_which_jobs_are_sent() -> None:
+    """Reading the words of a run imports its command, which compiles early where it is the one that was started."""
+    code = """
+import sys
+from envolve.core import interrupt
+from envolve.outer import early
+sys.argv = [sys.argv[1], "--workers", "4", sys.argv[2]]
+early.compile_early = lambda argv: print("compiles")
+interrupt._listener = object()
+import envolve.experiments.run
+"""
+    for prog, said in (
+        ("slurm/submit.py", ""),
+        ("envolve submit", ""),
+        ("envolve run", "compiles\n"),
+        ("./GTN_master.py", "compiles\n"),
+    ):
+        command = [sys.executable, "-c", code, prog, str(CONFIG)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        assert done.stdout == said, prog
+
+
+def test_words_are_not_checked_for_the_device_here(cluster: FakeCluster, tmp_path: Path) -> None:
+    assert look(tmp_path / "run", "--", str(CONFIG), "--set", "device=cuda:99", "mode_is_no_key=1") == 2
+    assert look(tmp_path / "run", "--", str(CONFIG), "--set", "device=cuda:99") == 130
+    assert look(tmp_path / "study", "--masters", "2", "--", str(STUDY), "--set", "stop.trials=3") == 130
+
+
 def test_another_run_in_the_same_folder_is_refused(
     cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +261,7 @@ def test_no_slurm(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "slurm" / "submit.py"), "--run-dir", str(tmp_path), "--", str(CONFIG)]
     done = subprocess.run(command, capture_output=True, text=True, env={"PATH": ""}, check=False)
     assert done.returncode == 2 and "squeue: not found" in done.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing is left of a run that cannot be"
     done = subprocess.run([*command[:2], "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "--workers" in done.stdout
 

@@ -12,6 +12,7 @@ from envolve.outer.config.section import SE, SHAPER
 from envolve.outer.config.yaml_lines import Path, show
 from envolve.outer.hpo.reading.sections import BUDGET_KEYS, LOSSES, READ, UNITS, applied
 from envolve.outer.hpo.space import Space
+from envolve.outer.search.searches import search_sections, section_key
 from envolve.outer.search.target import ranks
 
 DRAWS, SHAPED_DRAWS = 192, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
@@ -64,7 +65,7 @@ def check_fit(
     if unit == "generations" and budget["most"] > gtn.max_iterations:
         words = f"at most agents.gtn.max_iterations, after which a run ends: {gtn.max_iterations}"
         checker.problem(("budget", "most"), f"{budget['most']:g}", words)
-    read = sections_read(data, space)
+    read = sections_read(data, space, searched=study["evaluate"] == "nes")
     for p in space.parameters:
         section, _, last = p.key.rpartition(".")
         path = ("space", p.key)
@@ -80,8 +81,9 @@ def check_fit(
             checker.problem(path, "a key of worlds or of the outer loop", "one that agents alone read")
 
 
-def sections_read(data: dict[str, Any], space: Space) -> set[str]:
-    """Sections that some configuration of the space reads, "" for the top level."""
+def sections_read(data: dict[str, Any], space: Space, searched: bool) -> set[str]:
+    """Sections that some configuration of the space reads, "" for the top level. searched: with those of its search,
+    which agents alone do not read."""
 
     def values(key: str, base: str) -> list[str]:
         return [str(choice) for choice in space.by_key[key].choices] if key in space.by_key else [base]
@@ -94,6 +96,9 @@ def sections_read(data: dict[str, Any], space: Space) -> set[str]:
         read.add(f"agents.{problem.learner_key(present, learner)}")
         read |= {"agents.icm"} if curious else set()
         read |= {f"agents.{learner}{problem.VARY_SUFFIX}"} if vary else set()
+    for search in values("agents.gtn.search", data["agents"]["gtn"]["search"]) if searched else ():
+        section = section_key(search)
+        read |= {f"agents.{section}"} if section in search_sections() else set()
     return read
 
 

@@ -4,6 +4,7 @@ that differ from the defaults; parameters are keys of its section ``learner``.""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from envolve.envs.goal.task import make_goal_task
@@ -49,6 +50,9 @@ class GoalStudyReader(StudyReader):
         super().__init__(path)
         self.section_of_learner = AGENTS[agent][0]
         self.keys = Keys({"run": RunSection, "learner": self.section_of_learner}, {})
+
+    def load_own_searches(self, raw: dict[str, Any], overrides: Sequence[str]) -> None:
+        """Nothing: such a run has no search."""
 
     def base(self, raw: Any, fixed: dict[str, Any], space: Space) -> tuple[Config, str, dict[Path, int]] | None:
         try:

@@ -5,6 +5,7 @@ All problems of all files are reported together, as those of a configuration are
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -12,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from envolve.core import plugins
 from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.plugins import PluginError
 from envolve.core.registry import nearest
 from envolve.envs.worlds.file import WorldFileError, read_world
 from envolve.outer.config.check import Checker
@@ -23,6 +26,7 @@ from envolve.outer.hpo.reading.checks import check_fit, check_values, corner_pro
 from envolve.outer.hpo.reading.sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, applied
 from envolve.outer.hpo.reading.space import SpaceReader, configuration_keys
 from envolve.outer.hpo.space import Space
+from envolve.outer.plugins import named as own_class
 
 SECTIONS: dict[str, type] = {"search": SearchSection, "budget": BudgetSection, "stop": StopSection}
 MAPPINGS = ("set", "space")
@@ -30,6 +34,7 @@ NEEDED = ("config", "evaluate", "loss", "budget", "stop", "space")
 KEYS = ("config", "worlds", *defaults(StudySection), *MAPPINGS, *SECTIONS)
 DOTTED = ["config", "worlds", *defaults(StudySection)]  # what --set can change in the study itself
 DOTTED += [f"{name}.{key}" for name, cls in SECTIONS.items() for key in defaults(cls)]
+SEARCH = "agents.gtn.search"
 MAX_WORLDS = 10_000
 
 
@@ -50,6 +55,7 @@ class StudyReader:
             raise ConfigError([f"{self.path}:1: found {found}, expected a study: a mapping with {', '.join(NEEDED)}"])
         checker = self.checker
         checker.lines = lines
+        self.load_own_searches(raw, overrides)
         for text in overrides:
             self.override(raw, text)
         for key in [key for key in raw if key not in KEYS]:
@@ -81,6 +87,30 @@ class StudyReader:
             "space": space, **study, "worlds": worlds, "worlds_sha256": digests, "budget": Budget(**parts["budget"]),
             **parts["search"], **parts["stop"],
         }  # fmt: skip
+
+    def load_own_searches(self, raw: dict[str, Any], overrides: Sequence[str]) -> None:
+        """Loads the file of a search of the user's own, so that the keys of its settings are known. What is wrong with
+        it is reported where the configuration is checked."""
+        base, folder = raw.get("config"), self.folder
+        if isinstance(base, str) and base:
+            file = os.path.join(self.folder, base)
+            folder = os.path.dirname(file)
+            with contextlib.suppress(ConfigError):
+                base, _ = parse_yaml(read_bytes(file), file)
+        at: Any = base
+        for part in ("agents", "gtn", "search"):
+            at = at.get(part) if isinstance(at, dict) else None
+        named = [at, raw["set"].get(SEARCH) if isinstance(raw.get("set"), dict) else None]
+        named += [text.partition("=")[2] for text in overrides if text.partition("=")[0] == SEARCH]
+        references: list[tuple[str, str, str | None]] = [(*r, None) for r in map(plugins.split, named) if r]
+        stored = base.get("plugins") if isinstance(base, dict) else None  # of a study that was resolved before
+        if isinstance(stored, dict) and not plugins.check_section(stored):
+            for file, entry in stored.items():
+                references += [(file, cls, entry[plugins.SHA256]) for cls in entry.get("search", "").split()]
+        for file, cls, sha256 in references:
+            with contextlib.suppress(PluginError):
+                own_class("search", plugins.load(FilePath(folder, file), sha256), cls)
+        self.keys = configuration_keys()
 
     def section(self, raw: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
         return self.checker.section(self.checker.mapping(raw, (name,)) if name in raw else {}, (name,), cls, "study")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.off_policy.update import why_not
 from envolve.distributed.engine.hub import Finished, Unpublished
+from envolve.distributed.files.board import LearnerReport
 from envolve.distributed.files.params import ParamsError
 from envolve.distributed.files.policy_file import checkpoint_name, load_policy
 from envolve.distributed.files.run_folder import RunSettings, keep_settings
@@ -191,6 +194,17 @@ def test_each_part_learns_at_its_own_rate(tmp_path: Path, field: str, part: int)
     steps = [float(moved[:, :border].max()), float(moved[:, border:].max()), float((rows["log_alpha"] - alpha).abs())]
     assert steps[part] == pytest.approx(1e-2, rel=1e-2)
     assert all(step == pytest.approx(3e-4, rel=1e-2) for i, step in enumerate(steps) if i != part)
+
+
+def test_the_first_line_has_no_rates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(small(), tmp_path)
+    report = LearnerReport(SimpleNamespace(write=lambda step, values: None))
+    with caplog.at_level(logging.INFO, "envolve"):
+        report(run.learner.learner, run.hub.progress())
+        report(run.learner.learner, run.hub.progress())
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith("iteration ") and "steps/s" not in first and "updates/s" not in first
+    assert second.endswith("  0 steps/s  0 updates/s")
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -458,7 +458,7 @@ def test_second_worker_is_refused_and_the_first_not_harmed(monkeypatch):
         with pytest.raises(SecondWorkerError, match="GTN_worker.py 0 6"):
             cluster.worker(5, name=name)
     monkeypatch.setattr(commands, "_door", ["envolve"])
-    with pytest.raises(SecondWorkerError, match="e.g. envolve worker 0 6, or"):
+    with pytest.raises(SecondWorkerError, match="e.g. envolve worker 0 6 --sync-dir /virtual, or"):
         cluster.worker(5)
     cluster.worker(5, bohb_id=1)
     check(cluster.master().evaluate(chunks_of(3)), chunks_of(3))

@@ -13,6 +13,7 @@ from envolve.core import commands
 from envolve.outer.hpo.axes import Axis, axes_of, short_names
 from envolve.outer.hpo.report import _how_to_go_on, write_report
 from envolve.outer.hpo.standings import agreements, last_of_each, ranked, rungs
+from tests.outer.hpo.small import study
 from tests.outer.hpo.trials import SPACE, loss_of, many, record
 
 PICTURES = ("parallel_coordinates.png", "budget_loss.png", "importance.png")
@@ -80,6 +81,13 @@ def test_one_trial(tmp_path: Path) -> None:
     assert "1 trial of 1 configuration: 0 of the model, 1 at random; 0 failed." in text
     assert "not known, it takes 10 trials that succeed at one budget, and there are 1" in text
     assert all((tmp_path / name).exists() for name in PICTURES)
+
+
+@pytest.mark.parametrize("backend, words", [("bohb", "bohb, brackets hyperband, seed 0"), ("random", "random, seed 0")])
+def test_brackets_of_a_search_that_has_some(tmp_path: Path, backend: str, words: str) -> None:
+    assert f"  search     {words}, 3 at a time" in write_report(
+        tmp_path, study(tmp_path, f"search.backend={backend}"), []
+    )
 
 
 def test_no_trial_yet(tmp_path: Path) -> None:

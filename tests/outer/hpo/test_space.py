@@ -15,8 +15,9 @@ from envolve.outer.config.load import load_config
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.search import check_space, values_of
 from envolve.outer.hpo.study import Study, dump_study, read_study
+from envolve.outer.plugins import forget
 from tests.examples import examples
-from tests.outer.hpo.test_study import GOOD, read, write
+from tests.outer.hpo.test_study import GOOD, ROOT, read, write
 
 any_directory = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(25)
@@ -124,6 +125,67 @@ def test_curiosity_on_condition(tmp_path: Path) -> None:
     assert study.config.warnings == []
     drawn = samples(study, 20)
     assert {(v["agents.gtn.agent_name"], ICM in v) for v in drawn} == {("DDQN", False), ("DDQN_icm", True)}
+
+
+SEARCH, SIGMA = "agents.gtn.search", "agents.snes.lr_sigma"
+
+
+def test_settings_of_the_search_that_is_set(tmp_path: Path) -> None:
+    fixed = {SEARCH: "snes", "agents.snes.lr_mean": 0.9}
+    study = read(tmp_path, with_space({SIGMA: {"range": [0.1, 1.0]}}, **fixed))
+    data = study.member_config({SIGMA: 0.5}).data
+    assert data["agents"]["gtn"]["search"] == "snes"
+    assert data["agents"]["snes"] == {"lr_mean": 0.9, "lr_sigma": 0.5}
+    assert "a key that this configuration does not read" in refusals(tmp_path, {SIGMA: {"range": [0.1, 1.0]}})[0]
+
+
+def test_agents_alone_read_no_settings_of_a_search(tmp_path: Path) -> None:
+    content = {**with_space({SIGMA: {"range": [0.1, 1.0]}}, **{SEARCH: "snes"}), "evaluate": "agent", "loss": "return"}
+    del content["repeats"]
+    content["budget"] = {"unit": "agents", "least": 1, "most": 9, "eta": 3}
+    with pytest.raises(ConfigError, match="found a key that this configuration does not read"):
+        read(tmp_path, content)
+
+
+def test_settings_of_searches_on_condition(tmp_path: Path) -> None:
+    mean = "agents.openai_es.lr"
+    space: dict[str, Any] = {
+        SEARCH: {"choices": ["nes", "snes", "openai_es"]},
+        SIGMA: {"range": [0.1, 1.0], "when": {SEARCH: ["snes"]}},
+        mean: {"range": [0.01, 0.1], "when": {SEARCH: ["openai_es"]}},
+    }
+    study = read(tmp_path, with_space(space))
+    seen = {(v[SEARCH], SIGMA in v, mean in v) for v in samples(study, 30)}
+    assert seen == {("nes", False, False), ("snes", True, False), ("openai_es", False, True)}
+    assert study.member_config({SEARCH: "snes", SIGMA: 0.5}).data["agents"]["snes"]["lr_sigma"] == 0.5
+    assert study.member_config({SEARCH: "nes"}).data["agents"]["gtn"]["search"] == "nes"
+
+
+def test_settings_of_a_search_of_the_users_own(tmp_path: Path) -> None:
+    own = """
+from dataclasses import dataclass
+
+from envolve.core.option import option
+
+
+@dataclass(frozen=True)
+class TunedSection:
+    speed: float = option(0.5, "how fast", gt=0)
+
+
+class TunedES(MyES):
+    section_class = TunedSection
+"""
+    for folder in ("base", "run"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tuned_es.py").write_text((ROOT / "examples" / "my_search.py").read_text() + own)
+    key, space = "agents.tunedes.speed", {"agents.tunedes.speed": {"range": [0.1, 1.0]}}
+    content = with_space(space, **{SEARCH: "tuned_es.py:TunedES"})
+    content["config"] = yaml.safe_load(Path(content["config"]).read_text())
+    study = read(tmp_path / "base", content)
+    assert study.member_config({key: 0.25}).data["agents"]["tunedes"] == {"speed": 0.25}
+    forget("search", "TunedES")  # as in another process, which reads what the first one wrote
+    assert read(tmp_path / "run", dump_study(study)).digest == study.digest
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
