@@ -9,6 +9,8 @@ This is the one place where Python is loaded by path. What may be executed, and 
   their master, jobs of SLURM that of their run. Without the flag a worker executes no file at all.
 - A worker of Ray, to which no folder is common, gets the bytes of these files with its start, from the run's folder
   (``outer/ray/``). It executes them by the same rule: if a chunk names their SHA-256.
+- The process in which ``envolve evolve`` times an environment gets them on its standard input, from the master that has
+  read them (``outer/auto/probe.py``), and executes what the plan's configuration names with its SHA-256.
 - Nothing else: no code travels in the exchange, a chunk carries a bare file name and a checksum. The sync folder is
   never searched. A world file (``model.pt``) executes nothing either: whoever opens one that was evolved on a task of
   the user's own allows its folder first.
@@ -172,6 +174,11 @@ def check_methods(where: str, cls: type, base: type, needed: Tuple[str, ...]) ->
 
 
 # ------------------------------------------------------------------------------------- what others may let us execute
+
+
+def allowed() -> List[Path]:
+    """Folders whose files may be executed, as ``allow`` was told."""
+    return list(_folders)
 
 
 def allow(folder: Union[str, Path]) -> None:

@@ -30,8 +30,9 @@ from rich.table import Table
 from envolve.agents.common.learners import LEARNERS
 from envolve.core import commands, plugins
 from envolve.core.memory import shortage
-from envolve.core.statistics import AgentRuns, summary
+from envolve.core.statistics import AgentRuns, summary, within
 from envolve.envs.outside.build import OutsideError, check_configured
+from envolve.envs.outside.define import mark_of
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.experiments.command_line import check_count, check_folder, parse
 from envolve.experiments.paper.common.events import EventArgs, begin_tracking, check_tracking, settings_of, tell_series
@@ -40,8 +41,9 @@ from envolve.outer.config.load import ConfigError, environment_info
 from envolve.outer.config.problem import VARY_SUFFIX, learner_key, split_agent_name
 from envolve.outer.config.stored import stored_config, stored_gtn
 from envolve.outer.evaluate.device import check_device
-from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
+from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, evaluate, exploration
 from envolve.outer.reporting.comparison import (
+    POSSIBLE_STEPS,
     break_even,
     price_lines,
     random_return,
@@ -172,6 +174,9 @@ def measure(
         kept = [v for v, ok in zip(x, fine) if ok and math.isfinite(v)]
         if kept:
             s = summary(kept, bounds=bounds if name == "return" else None)
+            if name != "return":
+                for key in ("mean_interval", "iqm_interval"):
+                    s[key] = s[key] and list(within(s[key][0], s[key][1], POSSIBLE_STEPS))
             out |= {f"mean_{name}": s["mean"], f"mean_{name}_interval": s["mean_interval"]}
             out |= {f"iqm_{name}": s["iqm"], f"iqm_{name}_interval": s["iqm_interval"], f"median_{name}": s["median"]}
             out |= {f"{name}_n": s["n"], f"{name}_unseen_share": s.get("unseen_share")}
@@ -200,7 +205,7 @@ def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str
             reason = next((r for r in c["reasons"] if r), "their weights are not finite")
             return {}, [f"No comparison: every agent {TITLES[name]} failed: {reason}."]
     task = world.task()
-    mark = task.solved_reward if task.solved_reward < UNSOLVABLE else None
+    mark = mark_of(task.solved_reward)
     floor = random_return(task)
     sides = {name: side(runs_of(c), floor, mark) for name, c in columns.items()}
     proxy, real = sides["proxy"], sides.get("real")
@@ -255,13 +260,15 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
     row("test return, mean", "mean_return")
     row("test return, interquartile mean", "iqm_return")
     row("test return, median", "median_return")
-    solved = world.task().solved_reward
-    reached = [sum(r is not None and r >= solved for r in c["returns"]) for c in columns.values()]
-    counts = [c["num_agents"] for c in columns.values()]
-    table.add_row(f"agents with at least {number(solved)}", *(f"{k} of {n}" for k, n in zip(reached, counts)))
-    table.add_row("failures, the others", *(f"{n - k} of {n}" for k, n in zip(reached, counts)))
+    mark = mark_of(world.task().solved_reward)
+    if mark is not None:
+        reached = [sum(r is not None and r >= mark for r in c["returns"]) for c in columns.values()]
+        counts = [c["num_agents"] for c in columns.values()]
+        table.add_row(f"agents with at least {number(mark)}", *(f"{k} of {n}" for k, n in zip(reached, counts)))
+        table.add_row("failures, the others", *(f"{n - k} of {n}" for k, n in zip(reached, counts)))
     if any(c["failed"] for c in columns.values()):
-        table.add_row("of these broke, in no figure above", *(str(c["failed"]) for c in columns.values()))
+        who = "agents that" if mark is None else "of these"
+        table.add_row(f"{who} broke, in no figure above", *(str(c["failed"]) for c in columns.values()))
     console.print(table)
     console.print("Brackets: 95 % intervals; where all values are equal, their number.", highlight=False)
     for title, c in columns.items():

@@ -28,6 +28,7 @@ from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.config.problem import learner
 from envolve.outer.config.stored import stored_config
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.film.drawing import check_drawn
 from envolve.outer.film.world_film import film_scenes, scenes_of
 from envolve.outer.shapers.video import VideoError, writable_format
 
@@ -41,8 +42,8 @@ many steps. The film loops; in the run's folder, envolve report shows it.
   envolve film results/<run_id>/model.pt --out film.gif --agents 1 --steps 100
 
 Classic control tasks are drawn by Gymnasium's own renderers (pip install 'envolve[baselines,video]'), robots of MuJoCo
-with sky and floor, gridworlds as cells. Exit codes: 0 the film is there, 1 the world or the film cannot be made,
-2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+with sky and floor, gridworlds as cells. Other environments from outside, your own among them, have no drawing.
+Exit codes: 0 the film is there, 1 the world or the film cannot be made, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 FAILURES = (WorldFileError, VideoError, ValueError)  # what film() raises beside ConfigError
 MODEL = "model.pt"
 MOST = {"agents": 4, "steps": 2000}  # rows of the film; steps, which decide its length
@@ -80,9 +81,10 @@ def film(args: Args) -> int:
     writable_format(out)
     choose_opengl()  # before MuJoCo is imported, of robots
     world = read_world(str(path))
+    task = world.task()
+    check_drawn(task)
     config, _ = stored_config(world)  # agents train as long as the world was evolved for
     config["device"] = "cpu"
-    task = world.task()
     scenes = scenes_of(config, world, args.seed, args.agents, args.steps, args.threads or len(os.sched_getaffinity(0)))
     kind = "reward" if world.kind == "rn" else "bandit" if world.section.contextual_bandit else "world"
     heading = f"{task.name.removeprefix('gymnasium:')}, {learner(config)[0].upper()} trained in an evolved {kind}"

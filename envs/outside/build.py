@@ -8,6 +8,7 @@ package. Neither torch nor Gymnasium is imported before it is needed.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import json
 from importlib.util import find_spec
@@ -20,6 +21,19 @@ from envolve.core.registry import nearest
 PREFIX = "gymnasium:"
 DESCRIPTION_FILE = "environment.json"  # in the folder of a run: what its workers may make
 OWN = "gymnasium"  # the package whose environments and wrappers everybody may make
+# What pip calls packages of known environments. No other name becomes advice: a module of the user's own may have the
+# name of a stranger's package.
+PACKAGES = {
+    "ale_py": "gymnasium[atari]",
+    "Box2D": "gymnasium[box2d]",
+    "cv2": "gymnasium[other]",
+    "gymnasium_robotics": "gymnasium-robotics",
+    "highway_env": "highway-env",
+    "minigrid": "minigrid",
+    "moviepy": "gymnasium[other]",
+    "mujoco": "gymnasium[mujoco]",
+    "pygame": "gymnasium[classic-control]",
+}
 
 
 class OutsideError(Exception):
@@ -104,19 +118,42 @@ def maker(name: str, section: Mapping[str, Any], cls: Optional[type] = None) -> 
     def make() -> Any:
         try:
             if cls is not None:
-                env = cls(**arguments)
+                env = _called(cls, arguments)
             else:
-                env = gymnasium.make(name[len(PREFIX) :], disable_env_checker=True, **arguments)
+                made = functools.partial(gymnasium.make, name[len(PREFIX) :], disable_env_checker=True)
+                env = _called(made, arguments)
         except Exception as e:
             raise OutsideError(_why_not_made(name, e)) from e
         for text, wrapper, own in wrappers:
             try:
-                env = wrapper(env, **own)
+                env = _called(functools.partial(wrapper, env), own)
             except Exception as e:
                 raise OutsideError(f"{name}: wrapper {text}: {_said(e)}") from e
         return env
 
     return make
+
+
+def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """The function's value. YAML and JSON know no tuples, so where it refuses lists, they are passed as tuples."""
+    try:
+        return function(**arguments)
+    except (TypeError, ValueError, AssertionError) as e:
+        others = {key: _tuples(value) for key, value in arguments.items()}
+        if others == arguments:  # no list is in them: nothing else could be passed
+            raise
+        try:
+            return function(**others)
+        except Exception:
+            if "tuple" in str(e):  # so the lists were what it complained of, and now it says what else is wrong
+                raise
+        raise
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_tuples(item) for item in value)
+    return {key: _tuples(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def class_in_file(name: str, sha256: str) -> type:
@@ -132,10 +169,15 @@ def _wrapper(text: str) -> type:
     import gymnasium
 
     module, _, name = text.partition(":")
+    if module.endswith(".py"):
+        words = f"expected a module, {module[:-3]}:{name}; its folder must be the current one or in PYTHONPATH"
+        raise OutsideError(f"wrapper {text}: found the name of a file, {words}")
     try:
         found = importlib.import_module(module)
-    except ImportError as e:
+    except ModuleNotFoundError as e:
         raise OutsideError(f"wrapper {text}: {_missing(e.name or module)}") from e
+    except Exception as e:
+        raise OutsideError(f"wrapper {text}: {_said(e)}") from e
     known = [k for k, v in vars(found).items() if isinstance(v, type) and issubclass(v, gymnasium.Wrapper)]
     if name not in known:
         near = nearest(name, known, cutoff=0.0)
@@ -177,7 +219,11 @@ def nearest_ids(plain: str, module: str = "", most: int = 3) -> List[str]:
 
 def _missing(module: str) -> str:
     package = module.split(".")[0]
-    return f"found no installed package {package}; install it, for example: pip install {package.replace('_', '-')}"
+    if package in PACKAGES:
+        return f"found no installed package {package}; install it: pip install '{PACKAGES[package]}'"
+    if find_spec(package) is not None:
+        return f"found no module {module} in the package {package}"
+    return f"found no package {package}: neither installed nor in a folder of Python's path (PYTHONPATH=DIR adds one)"
 
 
 def _said(error: BaseException) -> str:

@@ -5,17 +5,18 @@ class, which ``make_task`` finds by the environment's name. The section may come
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Type
+from typing import Any, Mapping, Optional, Type
 
 import numpy as np
 import torch
 
 from envolve.envs.outside.build import is_outside, read_wrappers
+from envolve.envs.outside.measure import MOST_WORDS, RAISED
 from envolve.envs.outside.spaces import read_action, read_observation
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import TASKS
 
-NEVER_SOLVED = 1e9  # solved_reward of a task without such a mark
+NEVER_SOLVED = 1e9  # a configuration's solved_reward from here on means that the task has no such mark
 OUTSIDE_KEYS = ("env_kwargs", "wrappers", "measured", "sha256")  # of a section, beside those of every task
 MEASURED = (
     "observation", "action", "max_steps", "own_limit", "solved_reward", "info_names", "observation_mean",
@@ -24,12 +25,27 @@ MEASURED = (
 )  # fmt: skip
 
 
+def mark_of(solved_reward: Optional[float]) -> Optional[float]:
+    """Mean return that solves the task, from what a configuration, a task or a run says; None: there is no such mark.
+    The stand-in is a number, because configurations of earlier runs hold it."""
+    return None if solved_reward is None or solved_reward >= NEVER_SOLVED else solved_reward
+
+
+class _Defined(OutsideTask):
+    """Rewards have any size here, so without a mark it is infinite: a return of NEVER_SOLVED solves nothing."""
+
+    def __init__(self, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> None:
+        super().__init__(max_steps, solved_reward)
+        if mark_of(self.solved_reward) is None:
+            self.solved_reward = math.inf
+
+
 def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
     """The task of one environment. section: with ``env_kwargs``, ``wrappers`` and ``measured``, of a resolved
     configuration, which may come from elsewhere. Raises ValueError with the key, what was found and expected."""
     where = f"envs.{name}"
     measured = section.get("measured")
-    if not isinstance(measured, dict) or set(measured) != set(MEASURED):
+    if not isinstance(measured, dict) or set(measured) - {RAISED} != set(MEASURED):
         raise ValueError(f"{where}.measured: found {str(measured):.80}, expected what measuring the environment writes")
     for key in ("env_kwargs", "wrappers"):
         try:
@@ -49,6 +65,9 @@ def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
             raise ValueError(f"info_names: found {str(names):.80}, expected at most 64 names")
         if not (scale > 0).all():
             raise ValueError("observation_scale: found a number that is not positive, expected positive ones")
+        raised = measured.get(RAISED, "")
+        if not isinstance(raised, str) or len(raised) > MOST_WORDS or not raised.isprintable():
+            raise ValueError(f"{RAISED}: found {raised!r:.80}, expected one line")
         reward_scale = _number(measured, "reward_scale", least=1e-30)
         max_steps = int(_number(measured, "max_steps", least=1, most=10**6))
         solved = NEVER_SOLVED if measured["solved_reward"] is None else _number(measured, "solved_reward")
@@ -73,7 +92,7 @@ def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
         random_return=random,
         first=torch.from_numpy((rows - mean) / scale).to(torch.float32),
     )
-    return type("OutsideTask", (OutsideTask,), content)
+    return type("OutsideTask", (_Defined,), content)
 
 
 def register_outside(name: str, section: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -31,6 +31,13 @@ DEFAULT_STEPS = 1000  # of an episode, where the environment sets no limit
 ALIKE = 3  # truncated episodes of one length that show a limit
 SECONDS = 600.0  # until the process is ended
 LARGEST = float(np.finfo(np.float32).max)
+ONE_IN = 5  # calls that may fail; the rest still says what the environment is like
+FEW_CALLS = 20  # of which the failed ones say little
+RAISED, MOST_WORDS = "raised", 400  # entry of what is measured, only where calls failed: the first, and how many
+
+
+class UnusableError(OutsideError):
+    """An environment that was made, but raises or returns what it may not."""
 
 
 def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional[str] = None) -> Dict[str, Any]:
@@ -69,31 +76,36 @@ def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional
         ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         raise OutsideError(f"{name}: its process ended with {ended}" + (f": {said[-1][:300]}" if said else ""))
     if "error" in answer:
-        raise OutsideError(str(answer["error"])[:1000])
+        raise (UnusableError if answer.get("made") else OutsideError)(str(answer["error"])[:1000])
     return dict(answer["measured"])
 
 
 def _measure(name: str, section: Mapping[str, Any], seed: int, cls: Optional[type]) -> Dict[str, Any]:
-    env = maker(name, section, cls)()
+    make = maker(name, section, cls)
+    env = make()
     try:
         observation, action = spaces.observation_of(env.observation_space), spaces.action_of(env.action_space)
     except spaces.SpaceError as e:
         raise OutsideError(f"{name}: {e}") from None
-    flat = Flat(env, spaces.read_observation(observation), spaces.read_action(action))
-    count = max(FIRST_LEAST, min(FIRST_MOST, FIRST_NUMBERS // flat.observation.size))
+    both = spaces.read_observation(observation), spaces.read_action(action)
+    calls = _Calls(Flat(env, *both), lambda: Flat(make(), *both))
+    count = max(FIRST_LEAST, min(FIRST_MOST, FIRST_NUMBERS // both[0].size))
     first, began = [], time.process_time()
     for i in range(count):
         if i >= FIRST_LEAST and time.process_time() - began > SLOW:
             break
-        first.append(flat.reset(seed + i)[0])
-    sample = _Sample(flat, seed)
-    deterministic = _same_twice(flat, seed)
-    flat.close()
+        begin = calls.reset(seed + i)
+        if begin is not None:
+            first.append(begin[0])
+    sample = _Sample(calls, seed)
+    deterministic = _same_twice(calls, seed)
+    calls.check()
+    calls.flat.close()
     farthest = max(float(np.abs(row).max()) for row in first + sample.observations)
     if farthest > LARGEST:
         words = "learners see float32: wrap it in a wrapper that scales them"
         raise OutsideError(f"{name}: found observations up to {farthest:.2g}, expected at most {LARGEST:.2g}: {words}")
-    mean, scale = _scales(sample.observations, flat.observation)
+    mean, scale = _scales(sample.observations, both[0])
     spec = getattr(env, "spec", None)
     threshold = getattr(spec, "reward_threshold", None)
     limit = getattr(spec, "max_episode_steps", None) or sample.own_limit()
@@ -113,13 +125,60 @@ def _measure(name: str, section: Mapping[str, Any], seed: int, cls: Optional[typ
         "steps": len(sample.rewards),
         "deterministic": deterministic,
         "versions": _versions(env),
+        **({RAISED: calls.words()} if calls.first else {}),  # so that what was measured of all others is as ever
     }
 
 
-class _Sample:
-    """STEPS random actions."""
+class _Calls:
+    """Calls of an environment that may fail now and then, as they may in a run. After one that failed a new environment
+    takes the place of the old, whose state nobody knows. Raises FlatError once more than one in ONE_IN has failed."""
 
-    def __init__(self, flat: Flat, seed: int) -> None:
+    def __init__(self, flat: Flat, make: Callable[[], Flat]) -> None:
+        self.flat, self._make, self.first = flat, make, ""
+        self.tried, self.failed = {"step": 0, "reset": 0}, {"step": 0, "reset": 0}
+
+    def reset(self, seed: int) -> Optional[Tuple[np.ndarray, Mapping[str, Any]]]:
+        """As :meth:`Flat.reset`; None: it failed."""
+        try:
+            self.tried["reset"] += 1
+            return self.flat.reset(seed)
+        except FlatError as e:
+            self._note("reset", e)
+            return None
+
+    def step(self, action: Any) -> Optional[Tuple[np.ndarray, float, bool, bool, Mapping[str, Any]]]:
+        """As :meth:`Flat.step`; None: it failed."""
+        try:
+            self.tried["step"] += 1
+            return self.flat.step(action)
+        except FlatError as e:
+            self._note("step", e)
+            return None
+
+    def _note(self, call: str, error: FlatError) -> None:
+        self.failed[call] += 1
+        if self.tried == self.failed == {"step": 0, "reset": 2}:
+            raise error  # nothing has ever worked, as of an environment of the old interface
+        self.first = self.first or "".join(c if c.isprintable() else " " for c in str(error)[: MOST_WORDS - 100])
+        self.check(spare=FEW_CALLS)
+        self.flat.close()
+        self.flat = self._make()
+
+    def check(self, spare: int = 0) -> None:
+        """Raises FlatError. spare: calls that count as if they had worked."""
+        if any(self.failed[call] * ONE_IN > self.tried[call] + spare for call in self.failed):
+            raise FlatError(self.words())
+
+    def words(self) -> str:
+        """The first failure, and how many there were."""
+        counts = [f"{self.failed[call]} of {n:,} {call}s" for call, n in self.tried.items() if self.failed[call]]
+        return f"{self.first} in {' and '.join(counts)}"
+
+
+class _Sample:
+    """STEPS random actions. An episode that failed has no return."""
+
+    def __init__(self, calls: _Calls, seed: int) -> None:
         random = np.random.default_rng(seed)
         self.observations: List[np.ndarray] = []
         self.rewards: List[float] = []
@@ -128,15 +187,22 @@ class _Sample:
         self.numeric: Dict[str, bool] = {}
         episode, total, length, over = 0, 0.0, 0, True
         began = time.process_time()
-        for step in range(STEPS):
-            if step >= LEAST_STEPS and over and time.process_time() - began > SLOW:
+        for _ in range(STEPS):
+            if len(self.rewards) >= LEAST_STEPS and over and time.process_time() - began > SLOW:
                 break
             if over:
-                observation, info = flat.reset(seed + episode)
+                begin, episode = calls.reset(seed + episode), episode + 1
+                if begin is None:
+                    continue
+                observation, info = begin
                 self._note(info)
                 self.observations.append(observation)
-                episode, total, length = episode + 1, 0.0, 0
-            observation, reward, terminated, truncated, info = flat.step(flat.random_action(random))
+                total, length, over = 0.0, 0, False
+            after = calls.step(calls.flat.random_action(random))
+            if after is None:
+                over = True
+                continue
+            observation, reward, terminated, truncated, info = after
             self.observations.append(observation)
             self.rewards.append(reward)
             self._note(info)
@@ -200,14 +266,19 @@ def _short(x: float) -> float:
     return float(str(np.float32(x)))
 
 
-def _same_twice(flat: Flat, seed: int, steps: int = 200) -> bool:
+def _same_twice(calls: _Calls, seed: int, steps: int = 200) -> bool:
     """Returns whether two episodes with one seed and the same actions are the same."""
     runs = []
     for _ in range(2):
         random = np.random.default_rng(seed + 1)
-        rows: List[Any] = [flat.reset(seed)[0].tobytes()]
-        for _ in range(steps):
-            observation, reward, terminated, truncated, _ = flat.step(flat.random_action(random))
+        begin = calls.reset(seed)
+        rows: List[Any] = [begin and begin[0].tobytes()]
+        for _ in range(steps if begin else 0):
+            after = calls.step(calls.flat.random_action(random))
+            if after is None:  # it must fail at this step each time
+                rows.append(None)
+                break
+            observation, reward, terminated, truncated, _ = after
             rows.append((observation.tobytes(), reward, terminated, truncated))
             if terminated or truncated:
                 break
@@ -243,7 +314,8 @@ def main() -> None:
         answer: Dict[str, Any] = {"measured": _measure(request["name"], request, request["seed"], cls)}
     except (OutsideError, FlatError, plugins.PluginError, ValueError) as e:
         text = str(e)
-        answer = {"error": text if text.startswith(request["name"]) else f"{request['name']}: {text}"}
+        said = text if text.startswith(request["name"]) else f"{request['name']}: {text}"
+        answer = {"error": said, "made": isinstance(e, FlatError)}
     with os.fdopen(out, "w") as file:
         file.write("\n" + json.dumps(answer) + "\n")
 

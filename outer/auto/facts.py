@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envolve.envs.outside.build import OutsideError
+from envolve.core import plugins
+from envolve.envs.outside.build import OutsideError, file_and_class
 from envolve.envs.outside.define import NEVER_SOLVED
 from envolve.envs.task import make_task
 
@@ -80,7 +82,8 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
 def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[str, Any]:
     """Times the environment and learners in a child process -> the other fields of ``Facts``, and ``steps``: real steps
     that this took. data: a resolved configuration of the world that shall evolve. Raises OutsideError."""
-    request = {"data": data, "learners": learners, "quick": quick}
+    files = [base64.b64encode(content).decode() for content in _own_files(data)]
+    request = {"data": data, "learners": learners, "quick": quick, "files": files}
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
@@ -104,3 +107,12 @@ def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[st
         why = answer["error"] if isinstance(answer, dict) else f"its process ended with {ended}: {(said or [''])[-1]}"
         raise OutsideError(f"{data['env_name']}: {why}"[:1000])
     return answer
+
+
+def _own_files(data: Mapping[str, Any]) -> list[bytes]:
+    """Contents of the user's own files that a configuration names with their SHA-256; this process has read them."""
+    name = data["env_name"]
+    files = list(plugins.copies(data).values())
+    if file_and_class(name) is not None:
+        files.append(plugins.content_of(data["envs"][name]["sha256"]))
+    return files

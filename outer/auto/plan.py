@@ -23,6 +23,7 @@ INITS = ("random", DISTILLED)  # how the first world is made
 EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
 START_SECONDS = 12.0  # of the workers
 MOST_GENERATIONS = 2000
+SLOW_STEP = 5e-3  # seconds of a step of an environment from which it is named as a cause
 LATE = 1.25  # times the time that was asked for: a plan that is expected to take longer says so
 
 
@@ -64,7 +65,8 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Ev
     reasons = _reasons(facts, choice, world, config, expected, report, report_seconds, expert_seconds)
     spent = expected + START_SECONDS + expert_seconds
     if spent + report_seconds > LATE * choice.seconds:
-        reasons.insert(1, _longer(facts, choice, spent + report_seconds))
+        parts = {"the evolution": expected + START_SECONDS, "the experts": expert_seconds, "the report": report_seconds}
+        reasons.insert(1, _longer(facts, choice, parts))
     return EvolvePlan(config, report, world, learner, search, spent, report_seconds, tuple(reasons))
 
 
@@ -142,14 +144,16 @@ def _reasons(
     return lines
 
 
-def _longer(facts: Facts, choice: Choice, seconds: float) -> str:
-    """Why a plan takes longer than asked for."""
+def _longer(facts: Facts, choice: Choice, parts: dict[str, float]) -> str:
+    """Why a plan takes longer than asked for. parts: the expected seconds of each."""
     asked = [name for name in ("agents", "steps") if getattr(choice, name) is not None]
-    why = f"a step of the environment takes {facts.step_seconds * 1e3:.3g} ms"
+    largest = max(parts, key=lambda name: parts[name])
+    why = f"its largest part is {largest}, about {_minutes(parts[largest])}"
+    if facts.step_seconds >= SLOW_STEP:
+        why += f", for a step of the environment takes {facts.step_seconds * 1e3:.3g} ms"
     least = "with what was asked for by --" + " and --".join(asked) if asked else "the least plan"
-    return (
-        f"time: {_minutes(seconds)}, NOT the {_minutes(choice.seconds)} that were asked for: this is {least}, and {why}"
-    )
+    asked_for = f"NOT the {_minutes(choice.seconds)} that were asked for"
+    return f"time: {_minutes(sum(parts.values()))}, {asked_for}: this is {least}; {why}"
 
 
 def _counts(report: ReportPlan) -> str:

@@ -6,6 +6,7 @@ last line of the standard output. Its figures decide the size of the plan, and n
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -25,11 +26,12 @@ from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import init_world
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import env_section, expert, gtn_section, learner
+from envolve.outer.plugins import use
 
 WIDTH = 32  # environments side by side
 STEP_SECONDS, MOST_STEPS, QUICK_STEPS = 1.5, 20_000, 1500  # of the environments
 MEMBERS = 4
-EXPERTS, EXPERT_STEPS = 2, 600  # side by side, and the steps of each
+EXPERTS, EXPERT_STEPS, QUICK_EXPERT_STEPS = 2, 600, 100  # side by side, and the steps of each
 LEARNER_STEPS = {"ppo": 2048, "a2c": 400, "dqn": 400, "sac": 100, "td3": 150}
 WARM_UP = 120  # steps of an off-policy learner before it learns at full speed
 
@@ -76,12 +78,12 @@ def trainings(data: dict[str, Any], task: Task) -> float:
     return seconds * 1000 / max(1, int(result.train_steps.sum()))
 
 
-def experts(data: dict[str, Any], task: Task) -> tuple[float, int]:
+def experts(data: dict[str, Any], task: Task, train_steps: int = EXPERT_STEPS) -> tuple[float, int]:
     """Seconds of one training step of an expert on the environment, of EXPERTS side by side, kernels compiled; and the
-    steps that this took."""
+    steps that this took. train_steps: of each."""
     name, hyper = expert(data)
     section, spent = env_section(data), 0
-    short = dataclasses.replace(hyper, train_steps=EXPERT_STEPS, init_episodes=0, test_episodes=1)
+    short = dataclasses.replace(hyper, train_steps=train_steps, init_episodes=0, test_episodes=1)
     task.test_steps = 1
     seconds = 0.0
     for _ in range(2):  # the first one compiles
@@ -115,13 +117,17 @@ def probe(request: dict[str, Any]) -> dict[str, Any]:
     data = request["data"]
     name = data["env_name"]
     plugins.trust(canonical(name, data["envs"][name]))  # the user has named it on the command line
+    for content in request["files"]:  # what the user's own configuration names; no folder is searched
+        plugins.receive(base64.b64decode(content))
+    use(data)
     register_of(data)
     task = make_task(name)
     answer = rollouts(task, request["quick"])
     if env_section(data).contextual_bandit:
         answer["member_seconds"] = trainings(data, task)
-    if gtn_section(data).init == DISTILLED and not request["quick"]:
-        answer["expert_seconds"], steps = experts(data, task)
+    if gtn_section(data).init == DISTILLED:
+        length = QUICK_EXPERT_STEPS if request["quick"] else EXPERT_STEPS
+        answer["expert_seconds"], steps = experts(data, task, length)
         answer["steps"] += steps
     if request["learners"] and not request["quick"]:
         answer["agent_seconds"], steps = agents(data, request["learners"])

@@ -122,21 +122,28 @@ def limited(env: Any, section: Mapping[str, Any]) -> Any:
 
 
 def indexed(env: Any, section: Mapping[str, Any]) -> Any:
-    """With one index from 0 as its action, if the space is discrete but no such index."""
+    """With an action that learners know: one index from 0, if the space is discrete but no such index; numbers in
+    [-1, 1], if it is a Box of whole numbers."""
     import gymnasium
 
     action = read_action(section["measured"]["action"])
+    whole_numbers = not action.n and not np.issubdtype(env.action_space.dtype, np.floating)
     plain = isinstance(env.action_space, gymnasium.spaces.Discrete) and env.action_space.start == 0
-    if not action.n or plain:
+    if plain or not (action.n or whole_numbers):
         return env
 
     class Indexed(gymnasium.ActionWrapper):
         def __init__(self, env: Any, action: Action) -> None:
             super().__init__(env)
-            self.own, self.action_space = action, gymnasium.spaces.Discrete(action.n)
+            self.own = action
+            self.action_space = (
+                gymnasium.spaces.Discrete(action.n)
+                if action.n
+                else gymnasium.spaces.Box(-1.0, 1.0, (action.size,), np.float32)
+            )
 
-        def action(self, index: Any) -> Any:
-            return self.own.of_index(int(index))
+        def action(self, chosen: Any) -> Any:
+            return self.own.of_index(int(chosen)) if self.own.n else self.own.of_numbers(chosen)
 
     return Indexed(env, action)
 

@@ -12,6 +12,7 @@ from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSe
 from envolve.agents.train import algorithm
 from envolve.envs.managers.library import is_managed
 from envolve.envs.nets.networks import MLPShape
+from envolve.envs.outside.define import mark_of
 from envolve.envs.physics.task import physics_task
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import candidates_of
@@ -37,10 +38,12 @@ def describe(config: Config) -> str:
     env = problem.env_section(data)
     (name, section, vary), icm = problem.learner(data), problem.curiosity(data)
     task = make_task(data["env_name"], env.max_steps, env.solved_reward)
+    mark = mark_of(task.solved_reward)
     others = {agent: problem.named_learner(data, agent)[1:] for agent in inner_agents(gtn)[1:]}
     lines = [
         ("task", f"{task.name}: {task.observation_size} {'observations' if task.num_states is None else 'states'}, "
-                 f"{_actions(task)}, at most {task.max_steps} steps, solved at {task.solved_reward:g}"),
+                 f"{_actions(task)}, at most {task.max_steps} steps, "
+                 + ("no solved mark" if mark is None else f"solved at {mark:g}")),
         ("world", _describe_world(task, env, gtn)),
         ("learner", _describe_learner(task, name, section)),
         *([("curiosity", _describe_curiosity(icm))] if icm else []),
@@ -50,8 +53,8 @@ def describe(config: Config) -> str:
                      + (f" and {section.train_steps} steps" if section.train_steps else "")
                      + f", learning from episode {section.init_episodes}; test: {section.test_episodes} episodes"),
         ("early out", "none: in a bandit the budget alone ends training" if env.contextual_bandit
-                      else _describe_early_out(section, gtn, task)),
-        *_describe_search(gtn, data),
+                      else _describe_early_out(section, gtn, mark)),
+        *_describe_search(gtn, data, mark is not None),
         ("device, seed", f"{data['device']}, {data['seed']}"),
     ]  # fmt: skip
     return _lines(lines)
@@ -141,10 +144,10 @@ def _describe_vary(section: LearnerSection, vary: VarySection | None) -> str:
     return "drawn anew for every agent: " + "; ".join(parts)
 
 
-def _describe_early_out(section: LearnerSection, gtn: GTNSection, task: Task) -> str:
+def _describe_early_out(section: LearnerSection, gtn: GTNSection, mark: float | None) -> str:
     average = f"when the average of {section.early_out_num} episodes"
     if gtn.synthetic_env_type == RN or gtn.se_test_on_real:
-        return f"{average} on the real task reaches {task.solved_reward:g}"
+        return "none: the task has no solved mark" if mark is None else f"{average} on the real task reaches {mark:g}"
     after = f", not before {section.early_out_min_steps} steps" if section.early_out_min_steps else ""
     return f"{average} in the world changes by less than {section.early_out_virtual_diff:g} of it{after}"
 
@@ -154,7 +157,8 @@ def _settings(search: str, data: dict[str, Any]) -> dict[str, Any]:
     return {} if settings is None else dataclasses.asdict(settings)
 
 
-def _describe_search(gtn: GTNSection, data: dict[str, Any]) -> list[tuple[str, str]]:
+def _describe_search(gtn: GTNSection, data: dict[str, Any], marked: bool = True) -> list[tuple[str, str]]:
+    """marked: the task has a mark that solves it, which can end the run."""
     nes = gtn.search == NES_NAME
     worlds, pairs = worlds_of(gtn.search, gtn)
     agents, orig = worlds * gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
@@ -169,8 +173,9 @@ def _describe_search(gtn: GTNSection, data: dict[str, Any]) -> list[tuple[str, s
         ("generation", f"{gtn.num_workers} {pairs} x {gtn.num_grad_evals} + {orig} unperturbed = "
                        f"{agents + orig} agents in {count}chunks of {gtn.chunk_size}"),
         ("run", f"at most {gtn.max_iterations} generations, "
-                + ("ends when solved" if gtn.quit_when_solved and gtn.synthetic_env_type != RN else "all of them")
-                + (f" and confirmed by {gtn.confirm_agents} more agents" if gtn.confirm_agents else "")
+                + ("ends when solved" if marked and gtn.quit_when_solved and gtn.synthetic_env_type != RN
+                   else "all of them")
+                + (f" and confirmed by {gtn.confirm_agents} more agents" if marked and gtn.confirm_agents else "")
                 + (f"; restarts after {gtn.collapse_generations} collapsed ones" if gtn.collapse_generations else "")),
     ]  # fmt: skip
     if gtn.horizon_generations:

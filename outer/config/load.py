@@ -29,10 +29,12 @@ from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
 from envolve.outer.config.legacy import LEGACY_KEYS
 from envolve.outer.config.outside import OUTSIDE_KEYS, override_path
+from envolve.outer.config.problem import RunSection
 from envolve.outer.config.references import References
 from envolve.outer.config.schema import defaults, valid_keys
 from envolve.outer.config.versions import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
+from envolve.outer.plugins import own
 
 __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info", "load_config"]
 
@@ -76,6 +78,8 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
         problems.extend(e.problems)
         return None
     keys, path = valid_keys(), override_path(key)
+    if len(path) == 3 and path[0] == "envs" and path[2] == ARGUMENTS_KEY and own("task", path[1]) is not None:
+        keys.append(key)
     if is_outside(path[1] if len(path) == 3 else None) and path[2] in (*OUTSIDE_KEYS, *defaults(EnvSection)):
         keys.append(key)
     if len(path) == 3 and is_managed(path[1]):
@@ -84,7 +88,7 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
         last = key.split(".")[-1]
         legacy = [reasons[last] for reasons in LEGACY_KEYS.values() if last in reasons]
         found = f"a key of the original that is ignored here ({legacy[0]})" if legacy else "an unknown key"
-        near = nearest(key, keys, cutoff=0.0)
+        near = last if last in defaults(RunSection) else nearest(key, keys, cutoff=0.0)
         problems.append(f"--set {show(key)}: found {found}, expected a dotted key, did you mean {near}")
         return None
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from envolve.core import plugins
 from envolve.envs.outside.build import OutsideError, canonical, file_and_class, is_outside, read_wrappers
 from envolve.envs.outside.define import OUTSIDE_KEYS, register_outside
-from envolve.envs.outside.measure import measure
+from envolve.envs.outside.measure import RAISED, UnusableError, measure
 from envolve.envs.section import INFO_TYPES, EnvSection
 from envolve.envs.task import make_task
 from envolve.outer.config.yaml_lines import Path, show
@@ -53,7 +53,8 @@ def outside_section(checker: Checker, raw: dict[str, Any], path: Path, seed: int
         try:
             own["measured"] = measure(name, own, seed, _file(checker, name))
         except OutsideError as e:
-            checker.problem(("env_name",), str(e).partition(": ")[0], "an environment that can be made: " + _short(e))
+            wanted = f"an environment that can be {'used' if isinstance(e, UnusableError) else 'made'}"
+            checker.problem(("env_name",), str(e).partition(": ")[0], f"{wanted}: {_short(e)}")
             return None
     try:
         register_outside(name, own)
@@ -63,7 +64,8 @@ def outside_section(checker: Checker, raw: dict[str, Any], path: Path, seed: int
     rest = checker.ranges({k: v for k, v in raw.items() if k not in OUTSIDE_KEYS}, path)
     out = checker.section(rest, path, EnvSection, "env")
     task = make_task(name)
-    for key, value in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
+    # the class has the finite stand-in for "no mark", which configurations of earlier runs hold, too
+    for key, value in (("max_steps", task.max_steps), ("solved_reward", task.default_solved_reward)):
         out[key] = value if out[key] is None else out[key]
     measured = own["measured"]
     if measured["own_limit"] and out["max_steps"] > measured["max_steps"]:
@@ -73,6 +75,9 @@ def outside_section(checker: Checker, raw: dict[str, Any], path: Path, seed: int
         checker.warnings.append(f"{name} sets no time limit; max_steps {out['max_steps']} is used")
     if not measured["deterministic"]:
         checker.warnings.append(f"{name}: {NOT_THE_SAME}, and so may two runs with one seed")
+    if RAISED in measured:
+        words = f"{measured[RAISED]} while it was measured; in a run each costs its member"
+        checker.warnings.append(f"{name}: {words}")
     if out["info_dim"] == 0 and out["reward_env_type"] in INFO_TYPES:
         out["info_dim"] = task.info_size
     return {**out, **own}

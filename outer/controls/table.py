@@ -12,6 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from envolve.core.statistics import of_worlds, summary
+from envolve.envs.outside.define import mark_of
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import environment_info
@@ -41,7 +42,8 @@ def show(bench: Bench, rows: Sequence[Row]) -> None:
     made = [row for row in rows if not row.why_not]
     table = Table(title=f"{bench.world.env_name}: a world and its controls, tested on the task", title_justify="left")
     table.add_column("", no_wrap=True)
-    mark = f"{number(bench.task.solved_reward)}\nor more"
+    solved = mark_of(bench.task.solved_reward)
+    mark = "solved" if solved is None else f"{number(solved)}\nor more"
     for title in ("n", "training\nsteps", "return,\nmean", mark, "real\nsteps"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in made:

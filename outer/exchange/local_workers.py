@@ -25,6 +25,13 @@ POLICY = RestartPolicy()
 STOP_SECONDS = 2.2  # from SIGTERM to SIGKILL; a worker ends by itself within 1.5 s, but a process may be stopped
 
 
+def search_path() -> str:
+    """PYTHONPATH with which a child finds the modules that this process finds: the folders of its own ``sys.path``, the
+    current one too where it counts. A package of the user's own may lie there that an environment is made from."""
+    folders = (os.path.abspath(path) for path in sys.path)
+    return os.pathsep.join(path for path in folders if os.path.isdir(path) and os.pathsep not in path)
+
+
 class LocalProcesses:
     """``count`` processes ``command(id)``, ids from ``first_id`` on, each with its output in
     ``<log_dir>/<what>_<id>.log``.
@@ -43,11 +50,15 @@ class LocalProcesses:
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
         self._what = what
+        environ = {"PYTHONPATH": search_path()}
         self._children = [
-            Child(f"{what} {i}", partial(command, i), Path(log_dir) / f"{what.replace(' ', '_')}_{i}.log")
+            Child(f"{what} {i}", partial(command, i), self._log(log_dir, i), environ=environ)
             for i in range(first_id, first_id + count)
         ]
         self._supervisor = Supervisor(dict.fromkeys(self._children, POLICY), stop_seconds)
+
+    def _log(self, log_dir: str | os.PathLike[str], i: int) -> Path:
+        return Path(log_dir) / f"{self._what.replace(' ', '_')}_{i}.log"
 
     def __enter__(self) -> Self:
         self.start()

@@ -88,7 +88,7 @@ class Worker:
         if owner is not None:
             words = [*commands.typed("GTN_worker.py"), str(self.bohb_id), str(self._free_id())]
             words += ["--sync-dir", self._files.folder]  # without it another worker would wait in another folder
-            for folder in plugins._folders:  # that this process may execute files of, as --plugins said
+            for folder in plugins.allowed():  # that this process may execute files of, as --plugins said
                 words += ["--plugins", str(folder)]
             another = shlex.join(words)
             raise SecondWorkerError(

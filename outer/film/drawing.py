@@ -39,6 +39,18 @@ BOX2D: dict[str, tuple[str, type[Lander] | type[Walker]]] = {
 STILL = np.zeros(2)
 
 
+def check_drawn(task: Task) -> None:
+    """Raises VideoError for a task that has no drawing, before any agent is trained or any environment made."""
+    wrapped = isinstance(task, OutsideTask) and task.section["wrappers"]
+    if isinstance(task, GridWorld) or (plain_name(task.name) in (*STATES, *BOX2D, *ROBOTS) and not wrapped):
+        return
+    known = ", ".join([*STATES, "LunarLander", "BipedalWalker", *ROBOTS])
+    words = f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld"
+    if isinstance(task, OutsideTask):
+        words += "; other environments from outside, and those with wrappers, have no drawing"
+    raise VideoError(words)
+
+
 class Drawing:
     """Pictures of one task, of any size. Raises VideoError for a task that it cannot draw."""
 
@@ -47,12 +59,10 @@ class Drawing:
         self.env: Any = None
         self.body: Lander | Walker | None = None
         self.robot: Robot | None = None
+        check_drawn(task)
         if isinstance(task, GridWorld):
             return
         plain = plain_name(task.name)
-        if plain not in (*STATES, *BOX2D, *ROBOTS) or (isinstance(task, OutsideTask) and task.section["wrappers"]):
-            known = ", ".join([*STATES, "LunarLander", "BipedalWalker", *ROBOTS])
-            raise VideoError(f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld")
         if plain in ROBOTS:
             self.robot = Robot(plain)
             return

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.envs.outside.define import NEVER_SOLVED
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
 from envolve.outer.config.load import Config, ConfigError, load_config, store_config
@@ -87,7 +88,8 @@ def loss_of(run: Run, loss: str) -> float:
 
 
 def shortfall(score: float, goal: float) -> float:
-    """Shortfall d / (1 + d) in [0, 1), d = max(0, goal - score) / |goal|."""
+    """Shortfall d / (1 + d) in [0, 1), d = max(0, goal - score) / |goal|. A task without a mark counts with 1e9."""
+    goal = min(goal, NEVER_SOLVED)
     d = max(0.0, goal - score) / max(abs(goal), 1e-9)
     return d / (1 + d) if math.isfinite(d) else 1.0
 

@@ -27,6 +27,7 @@ from envolve.outer.reporting.names import return_range
 
 CLOSE, SURE = 0.95, 0.90
 RANDOM_EPISODES = 20
+POSSIBLE_STEPS = (0.0, math.inf)  # at which intervals of steps end; of few agents they reached below 0
 
 
 def random_return(task: Task, episodes: int = RANDOM_EPISODES) -> float:
@@ -113,10 +114,12 @@ def why_not(world: Side, real: Side, floor: float, mark: float | None, number: C
     if not math.isfinite(floor):
         return "the return of a random policy is not known"
     best = max(world.iqm, real.iqm, *([] if mark is None else [mark]))
+    if best <= floor:
+        return f"no agents reach more than random actions ({number(floor)})"
     names = {"from this world": (world, real), "from the task": (real, world)}
     for name, (one, other) in names.items():
         both = f"({number(one.iqm)} against {number(other.iqm)})"
-        if best <= floor or (one.iqm - floor) / (best - floor) < CLOSE:
+        if (one.iqm - floor) / (best - floor) < CLOSE:
             solves = mark is not None and one.iqm < mark
             return f"agents {name} {'do not solve the task' if solves else 'reach less than the others'} {both}"
         if math.isnan(one.low) or (one.low - floor) / (best - floor) < SURE:
@@ -153,9 +156,9 @@ def price_lines(
 ) -> list[str]:
     """Description of the two prices. kind: se, rn or shaper; spent: real steps of the evolution, None: unknown."""
     lines = []
-    if world is not None:
+    if world is not None and math.isfinite(world.steps):
         what = "synthetic steps, no real ones" if kind == "se" else "real steps"
-        on_task = f"; on the task {number(real.steps)} real steps" if real is not None else ""
+        on_task = f"; on the task {number(real.steps)} real steps" if real and math.isfinite(real.steps) else ""
         lines.append(f"Price per agent: {number(world.steps)} {what}{on_task}.")
     if spent is None:
         return [*lines, "Price with the evolution: unknown; the real steps spent on it were not recorded."]

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envolve.core.statistics import AgentRuns, summary
+from envolve.core.statistics import AgentRuns, summary, within
+from envolve.envs.outside.define import mark_of
 from envolve.envs.worlds.file import write_atomic
+from envolve.outer.reporting.comparison import POSSIBLE_STEPS
 from envolve.outer.reporting.scores import CurvePoint
 from envolve.outer.reporting.style import (
     BLUE,
@@ -51,6 +53,7 @@ def learning_curve(
     run began anew from another world. shaper: a shaper is evolved, and beside it the human's are drawn. What failed is
     not drawn, but counted in the legend. The agents' figures are kept beside the picture in COMPARISON.
     """
+    solved_reward = mark_of(solved_reward)
     if comparison is not None:
         _keep(Path(path).with_name(COMPARISON), comparison, shaper)
     panels = 1 if comparison is None else 2
@@ -122,11 +125,13 @@ def _mark(i: int, steps: list[float], returns: list[float], categories: bool) ->
     """Position of the large mark of one side, and its error bars; None if there is no interval."""
     s, r = summary(steps), summary(returns)
 
-    def bars(figure: dict[str, Any]) -> Any:
-        ends = figure["iqm_interval"]
-        return None if ends is None else [[max(0.0, figure["iqm"] - ends[0])], [max(0.0, ends[1] - figure["iqm"])]]
+    def bars(figure: dict[str, Any], bounds: tuple[float, float] | None = None) -> Any:
+        if figure["iqm_interval"] is None:
+            return None
+        ends = within(figure["iqm_interval"][0], figure["iqm_interval"][1], bounds)
+        return [[max(0.0, figure["iqm"] - ends[0])], [max(0.0, ends[1] - figure["iqm"])]]
 
-    return (float(i) if categories else s["iqm"]), r["iqm"], None if categories else bars(s), bars(r)
+    return (float(i) if categories else s["iqm"]), r["iqm"], None if categories else bars(s, POSSIBLE_STEPS), bars(r)
 
 
 def _comparison(

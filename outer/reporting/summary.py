@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envolve.core import commands
-from envolve.core.statistics import AgentRuns, summary
+from envolve.core.statistics import AgentRuns, summary, within
 from envolve.envs.outside.build import DESCRIPTION_FILE
-from envolve.outer.reporting.comparison import failures, price_lines, ratio_sentence, side, why_not
+from envolve.envs.outside.define import mark_of
+from envolve.outer.reporting.comparison import POSSIBLE_STEPS, failures, price_lines, ratio_sentence, side, why_not
 from envolve.outer.reporting.report import number
 
 WORLDS = {"se": "synthetic environment", "rn": "reward network", "shaper": "shaper"}
@@ -38,7 +39,7 @@ class RunSummary:
     total_steps: int  # environment steps of all members
     run_dir: str
     restarts: int = 0
-    solved_reward: float | None = None
+    solved_reward: float | None = None  # None, or the stand-in of ``mark_of``: the task has no such mark
     proxy: AgentRuns | None = None  # agents trained in the evolved world, or with the evolved shaper
     real: AgentRuns | None = None  # agents trained in the real task, or with the human's shapers
     agent: str = "ddqn"
@@ -54,10 +55,11 @@ def summary_text(run: RunSummary) -> str:
     world = WORLDS[run.kind]
     shaper = run.kind == "shaper"
     verdict = "SOLVED" if run.solved else "NOT SOLVED"
-    if shaper and run.solved_reward is None:
+    mark = mark_of(run.solved_reward)
+    if mark is None:
         verdict = "evolved, with no mark to reach"
     what = "score" if shaper else "mean return"
-    goal = f" ({what} of at least {number(run.solved_reward)})" if run.solved_reward is not None else ""
+    goal = f" ({what} of at least {number(mark)})" if mark is not None else ""
     restarts = f", {run.restarts} restart{'s' * (run.restarts != 1)}" if run.restarts else ""
     lines = [
         f"{run.env_name}, {world}: {verdict}{goal}",
@@ -114,24 +116,25 @@ def _comparison(run: RunSummary) -> list[str]:
     both = {evolved: run.proxy, real: run.real}
     columns = {name: agents for name, agents in both.items() if agents is not None}
     table = [[f"{run.agent} agents trained", *columns], [steps_row], [return_row], ["number of agents"]]
-    mark = run.solved_reward
+    mark = mark_of(run.solved_reward)
     below = "failures" + (f" (below {number(mark)})" if mark is not None else "")
-    table.append([below])
+    if mark is not None or any(failures(agents.returns, mark) for agents in columns.values()):
+        table.append([below, *(f"{failures(a.returns, mark)} of {len(a.returns)}" for a in columns.values())])
     notes = []
     for name, agents in columns.items():
         # an agent that failed stopped early: its steps would make the training look short
         steps = [s for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)]
         lost = len(agents.returns) - len(steps)
-        table[1].append(cell(steps))
+        table[1].append(cell(steps, bounds=POSSIBLE_STEPS))
         table[2].append(cell([r for r in agents.returns if math.isfinite(r)], failing=True))
         table[3].append(str(len(agents.returns)))
-        table[4].append(f"{failures(agents.returns, mark)} of {len(agents.returns)}")
         if lost:
             notes.append(f"  {lost} of {len(agents.returns)} agents trained {name} failed and are left out.")
     if any(math.isfinite(s) for agents in columns.values() for s in agents.first_steps):
         table[1][0] = "training steps until the rule fires"
         table.insert(2, ["until the first test of its window"])
-        table[2] += [cell([s for s in agents.first_steps if math.isfinite(s)]) for agents in columns.values()]
+        for agents in columns.values():
+            table[2].append(cell([s for s in agents.first_steps if math.isfinite(s)], bounds=POSSIBLE_STEPS))
     widths = [max(map(len, column)) for column in zip(*table)]
     lines = ["  " + "   ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in table]
     return [*lines, FIGURES, *(f"  {line}" for line in _sentences(run)), *notes]
@@ -146,19 +149,21 @@ def _sentences(run: RunSummary) -> list[str]:
         lines.append("No comparison of steps: the return of a random policy is not known.")
     if run.floor is None or not run.proxy or not run.real or not run.proxy.returns or not run.real.returns:
         return lines + price_lines(run.kind, run.real_steps, None, None, False, number)
-    world, real = (side(agents, run.floor, run.solved_reward) for agents in (run.proxy, run.real))
-    reason = why_not(world, real, run.floor, run.solved_reward, number)
+    mark = mark_of(run.solved_reward)
+    world, real = (side(agents, run.floor, mark) for agents in (run.proxy, run.real))
+    reason = why_not(world, real, run.floor, mark, number)
     lines.append(f"No comparison of steps: {reason}." if reason else ratio_sentence(world, real, number))
     return [line for line in lines if line] + price_lines(run.kind, run.real_steps, world, real, not reason, number)
 
 
-def cell(x: list[float], failing: bool = False) -> str:
+def cell(x: list[float], failing: bool = False, bounds: tuple[float, float] | None = None) -> str:
     """Formats 12.3 [11.0, 13.1], the interquartile mean and its interval. Equal values: "200.0 (20 of 20)"; failing:
-    add the share of agents that may still fail."""
+    add the share of agents that may still fail. bounds: at which the interval ends, where it would reach beyond."""
     if not x:
         return "-"
     s = summary(x)
     if s["iqm_interval"] is not None:
-        return f"{number(s['iqm'])} [{', '.join(map(number, s['iqm_interval']))}]"
+        low, high = s["iqm_interval"]
+        return f"{number(s['iqm'])} [{', '.join(map(number, within(low, high, bounds)))}]"
     rest = f"; at most {100 * s['unseen_share']:.0f} % fail (95 %)" if failing else ""
     return f"{number(s['iqm'])} ({s['n']} of {s['n']}{rest})"

@@ -139,6 +139,21 @@ def test_steps_until_solved_are_counted_both_ways(measure, rn, monkeypatch):
     assert "first test of the window" in out and "when the rule fires" in out and "2 of 3" in out
 
 
+def test_no_interval_of_steps_reaches_below_zero(measure, rn, monkeypatch):
+    real = evaluate_proxy.evaluate
+    few = {"train_steps": torch.tensor([20, 90, 400])}
+    monkeypatch.setattr(evaluate_proxy, "evaluate", lambda *args: real(*args) | few)
+    c = measure(rn, "--agents", 3, "--no-real")[3]["proxy"]
+    assert c["mean_train_steps_interval"][0] == c["iqm_train_steps_interval"][0] == 0
+
+
+def test_a_task_without_a_mark_has_no_failures(measure, tmp_path):
+    world = save(tmp_path / "model.pt", cliff("envs.Cliff.solved_reward=1e9", "agents.gtn.rn_objective=mean_return"))
+    _, out, _, content = measure(world, "--agents", 3)
+    assert "failures" not in out and "agents with at least" not in out and "do not solve" not in out
+    assert content["failures_proxy"] == 0
+
+
 def test_no_real(measure, rn):
     code, out, _, content = measure(rn, "--agents", 2, "--no-real")
     assert code == 0 and "real" not in content and "on the real task" not in out.split("\n", 1)[1]

@@ -17,15 +17,19 @@ import pytest
 import yaml
 
 from envolve.core import commands
+from envolve.envs.outside.build import OutsideError
 from envolve.envs.outside.measure import measure
 from envolve.experiments import evolve
 from envolve.outer import launch
 from envolve.outer.auto import report
-from envolve.outer.auto.facts import probed
+from envolve.outer.auto.choice import Choice
+from envolve.outer.auto.facts import Facts, probed
+from envolve.outer.auto.plan import plan
+from envolve.outer.auto.prepare import prepare
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.session import Session
 from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one, whole
-from envolve.outer.config.load import load_config, store_config
+from envolve.outer.config.load import ConfigError, config_of, load_config, store_config
 from tests.experiments.command import exit_code
 from tests.outer.small import ROOT, cliff
 from tests.outer.test_run import Direct, files
@@ -144,6 +148,71 @@ def test_wrong_words_are_one_line(words: list[str], expected: str, capsys: pytes
     assert exit_code(evolve.main, words) == 2
     err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: measuring ")]
     assert len(err) == 1 and err[0].startswith("evolve.py: ") and expected in err[0], err
+
+
+FILE = """
+import gymnasium
+import numpy as np
+
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 5, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = int(self.np_random.integers(3)), 0
+        return np.array([self.x], np.float32), {}
+
+    def step(self, action):
+        self.x, self.t = max(0, min(5, self.x + (1 if action else -1))), self.t + 1
+        return np.array([self.x], np.float32), -1.0, self.x == 5, self.t == 20, {}
+"""
+IN_A_FILE = "gymnasium:my_env.py:Corridor"
+
+
+def test_an_environment_in_a_file_is_timed_with_its_experts_and_nothing_beside_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_env.py").write_text(FILE)
+    choice = Choice(seconds=600.0, workers=1, agents=2, steps=64)
+    raw = plan(facts_of_a_file(), choice, ["ppo"], False).config
+    data = config_of(raw).data
+    Path("my_env.py").write_text("raise SystemExit('not what was named')")  # its bytes were read once
+    timed = probed(data, [], True)
+    assert timed["step_seconds"] > 0 and timed["steps"] > 2 * 2 * 100
+    assert 0 < timed["expert_seconds"] < 0.5, "a plan must know how long an expert takes, with --quick too"
+    monkeypatch.setattr("envolve.outer.auto.facts._own_files", lambda data: [b"another = 1"])
+    with pytest.raises(OutsideError, match="no folder is allowed"):
+        probed(data, [], True)
+
+
+def facts_of_a_file() -> Facts:
+    return Facts(IN_A_FILE, 1, 2, 0, 20, None, -15.0, 15.0, 3000, True, 1)
+
+
+def test_a_task_in_a_file_is_shown_its_own_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_task.py").write_text("from envolve import Task\n\n\nclass Mine(Task):\n    pass\n")
+    with pytest.raises(ConfigError, match=r"found no subclass of gymnasium.core.Env; for a task .* envolve run"):
+        prepare("my_task.py:Mine", Choice(seconds=60.0))
+
+
+@pytest.mark.slow
+def test_an_environment_in_a_file_from_its_plan_to_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_env.py").write_text(FILE)
+    words = [IN_A_FILE, *TINY[1:], "agents.gtn.confirm_agents=2"]
+    assert exit_code(evolve.main, [*words, "--learners", "ppo", "--results-dir", "runs"]) == 0
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    first = json.loads((run_dir / "report.json").read_text())["unseen"]
+    (run_dir / report.FILE).unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)  # the run's folder has all that it needs
+    assert exit_code(evolve.main, ["--resume", str(run_dir)]) == 0
+    assert json.loads((run_dir / "report.json").read_text())["unseen"] == first
 
 
 def test_its_help_names_every_key_and_its_old_door() -> None:

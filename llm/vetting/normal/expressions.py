@@ -122,8 +122,8 @@ class Expressions(ast.NodeTransformer):
         if name == "type" and len(node.args) == 1 and not node.keywords:
             return self.changed("'.type(dtype)' written as '.to(dtype)'", node, self._to(owner, node.args[0]))
         if name == "astype" and len(node.args) == 1 and not node.keywords and (to := _numpy_kind(node.args[0])):
-            new = ast.Call(ast.Attribute(owner, to, ast.Load()), [], [])
-            return self.changed("'.astype(dtype)' written as .float(), .long() or .bool()", node, new)
+            kind = ast.Call(ast.Attribute(owner, to, ast.Load()), [], [])
+            return self.changed("'.astype(dtype)' written as .float(), .long() or .bool()", node, kind)
         if name in DEVICES and not node.args:
             return self.changed("names of devices left out", node, owner)
         if name == "to" and len(node.args) == 1 and not node.keywords and _is_device(node.args[0]):

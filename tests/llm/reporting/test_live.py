@@ -67,7 +67,7 @@ def test_plain_lines_where_the_output_is_no_terminal(clock):
     assert sum("vetting 8 replies" in line for line in out) == 1
     training = [line for line in out if "training" in line]
     assert 10 <= len(training) <= 13
-    assert "best i000 2 per step  out 1" in training[0]  # halves of each are its agents; the mean of one with NaN is NaN
+    assert "best i000 2 per step  out 1" in training[0]  # halves of each are its agents; a mean with NaN is NaN
     assert any(line.startswith("iteration 1/4  8 candidates: ") and "best so far i" in line for line in out)
     assert "note: lost a worker [x]" in out
 

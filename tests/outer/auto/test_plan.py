@@ -175,6 +175,26 @@ def test_a_plan_that_takes_longer_than_asked_for_says_so_first() -> None:
     assert not any(line.startswith("time:") for line in made(facts(), seconds=1200.0).reasons)
 
 
+@pytest.mark.parametrize(
+    ("of", "choice", "part"),
+    [
+        ({}, {"agents": 10, "steps": 8192}, "the report"),
+        ({"expert_seconds": 0.02}, {"agents": 1, "steps": 64}, "the experts"),
+        ({"member_seconds": 5.0}, {"agents": 1, "steps": 64}, "the evolution"),
+    ],
+)
+def test_a_plan_that_takes_longer_names_its_largest_part_and_no_fast_environment(
+    of: dict[str, Any], choice: dict[str, Any], part: str
+) -> None:
+    p = made(facts(**of), seconds=60.0, **choice)
+    assert "NOT the 60 s" in p.reasons[1] and f"; its largest part is {part}, about " in p.reasons[1]
+    assert "a step of the environment" not in p.reasons[1]
+    said = p.reasons[1].rpartition("about ")[2]
+    seconds = float(said.split()[0]) * (60 if said.endswith("minutes") else 1)
+    whole = p.evolution_seconds + p.report_seconds
+    assert whole / 3 <= seconds + 5 and seconds <= whole + 5
+
+
 def test_the_same_facts_give_the_same_plan_and_slower_machines_fewer_generations() -> None:
     assert made(facts()) == made(facts())
     slow = made(facts(step_seconds=1e-3, member_seconds=1.0)).config["agents"]["gtn"]["max_iterations"]

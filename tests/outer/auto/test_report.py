@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from envolve.envs.outside.spaces import action_of
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import (
@@ -20,6 +21,7 @@ from envolve.outer.auto.unseen import (
     WORLD,
     UnseenAgent,
     impatient,
+    indexed,
     real_env,
     unseen_learners,
     whole,
@@ -132,6 +134,27 @@ def test_an_environment_that_hangs_ends_its_agent(monkeypatch: pytest.MonkeyPatc
     assert env.reset(seed=0) == (0, {})
     with pytest.raises(RuntimeError, match="longer than 0.2 s: does it hang"):
         env.step(0)
+
+
+def test_a_box_of_whole_numbers_gets_whole_numbers_from_agents_that_choose_any() -> None:
+    import gymnasium
+    import numpy as np
+
+    class Whole(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Box(np.array([-2, 0]), np.array([2, 5]), (2,), np.int32)
+
+        def step(self, action: Any) -> Any:
+            assert self.action_space.contains(action), action
+            return action
+
+    env = indexed(Whole(), {"measured": {"action": action_of(Whole.action_space)}})
+    assert env.action_space == gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    for chosen, own in (([-1.0, -1.0], [-2, 0]), ([0.1, 0.9], [0, 5]), ([1.0, 1.0], [2, 5])):
+        assert env.step(np.array(chosen, np.float32)).tolist() == own
+    plain = gymnasium.Env()
+    plain.action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+    assert indexed(plain, {"measured": {"action": action_of(plain.action_space)}}) is plain
 
 
 def test_a_task_of_this_project_is_tested_on_gymnasiums_own() -> None:

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.sections import DDQNSection, ICMSection, TabularSection, VarySection
+from envolve.envs.classic.gridworld import Cliff
 from envolve.envs.section import EnvSection
-from envolve.envs.task import TASKS
+from envolve.envs.task import TASKS, make_task
 from envolve.outer.config import legacy, problem, schema, yaml_lines
 from envolve.outer.config.load import (
     Config,
     ConfigError,
     TaskChoice,
+    config_of,
     describe,
     dump_config,
     environment_info,
@@ -31,6 +33,7 @@ from envolve.outer.config.load import (
     read_kwargs,
 )
 from envolve.outer.config.section import GTNSection
+from envolve.outer.plugins import forget, register_task
 from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -429,6 +432,9 @@ def test_agent_that_never_learns_is_warned_of(tmp_path: Path) -> None:
     [
         ("agents.gtn.max_iteration=3", "did you mean agents.gtn.max_iterations"),
         ("gtn.max_iterations=3", "did you mean agents.gtn.max_iterations"),
+        ("agents.gtn.seed=1", "expected a dotted key, did you mean seed"),
+        ("envs.Cliff.device=cpu", "expected a dotted key, did you mean device"),
+        ("envs.Cliff.env_kwargs={}", "found an unknown key"),
         ("agents.gtn=3", "expected a dotted key, did you mean agents.gtn."),
         ("agents.gtn.time_max=3", "a key of the original that is ignored here (wall-clock limits"),
         ("agents.gtn.max_iterations", "found no '=', expected key=value"),
@@ -441,6 +447,26 @@ def test_agent_that_never_learns_is_warned_of(tmp_path: Path) -> None:
 def test_overrides_are_checked_like_the_file(tmp_path: Path, override: str, words: str) -> None:
     found = problems(tmp_path, GOOD, override)
     assert len(found) == 1 and words in found[0], found
+
+
+def test_an_override_may_give_the_arguments_of_a_task_of_ones_own() -> None:
+    class Grid(Cliff):
+        name = "OverriddenGrid"
+
+        def __init__(self, *args: Any, far: int = 1, **others: Any) -> None:
+            super().__init__(*args, **others)
+            self.far = far
+
+    register_task("OverriddenGrid", Grid)
+    try:
+        values = {**GOOD, "env_name": "OverriddenGrid", "envs": {"OverriddenGrid": {}}}
+        config = config_of(values, ["envs.OverriddenGrid.env_kwargs={far: 4}"])
+        assert config.data["envs"]["OverriddenGrid"]["env_kwargs"] == {"far": 4}
+        assert make_task("OverriddenGrid").far == 4  # type: ignore[attr-defined]
+        with pytest.raises(ConfigError, match="envs.OverriddenGrid.env_kwargs: .*'near'"):
+            config_of(values, ["envs.OverriddenGrid.env_kwargs={near: 4}"])
+    finally:
+        forget("task", "OverriddenGrid")
 
 
 def test_overrides_apply_in_order_and_may_add_sections(tmp_path: Path) -> None:
@@ -639,6 +665,19 @@ def test_describe_says_what_would_run(tmp_path: Path) -> None:
     text = describe(load(tmp_path, pendulum))
     assert "Pendulum-v0: 3 observations, actions of 1 number in [-2, 2], at most 200 steps" in text
     assert "state 4-8-3, reward 4-8-1, done 4-8-1" in text
+
+
+def test_describe_says_that_a_task_has_no_mark(tmp_path: Path) -> None:
+    """1e9 stands for it in configurations, and nothing ever reached it."""
+    gtn = ["agents.gtn.quit_when_solved=true", "agents.gtn.confirm_agents=4"]
+    text = describe(load(tmp_path, GOOD, *gtn))
+    assert "solved at 195" in text and "generations, ends when solved and confirmed by 4 more agents" in text
+    text = describe(load(tmp_path, GOOD, *gtn, "envs.CartPole-v0.solved_reward=1e9"))
+    assert "at most 100 steps, no solved mark\n" in text and "e+09" not in text
+    assert "generations, all of them" in text and "confirmed" not in text
+    rewards = ["envs.CartPole-v0.solved_reward=1e9", "agents.gtn.synthetic_env_type=1"]
+    rewards += ["envs.CartPole-v0.reward_env_type=2", "agents.gtn.quit_when_solved=false"]
+    assert "early out    none: the task has no solved mark" in describe(load(tmp_path, GOOD, *rewards))
 
 
 def test_show_is_short_and_printable() -> None:

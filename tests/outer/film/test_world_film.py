@@ -17,6 +17,7 @@ from envolve.envs.worlds.world import RealTask
 from envolve.experiments import film_world
 from envolve.outer.config.load import Config, load_config
 from envolve.outer.config.problem import learner
+from envolve.outer.film import drawing
 from envolve.outer.film.world_film import film_scenes, play, scenes_of
 from envolve.outer.page.reading import Folder
 from envolve.outer.search.target import make_target
@@ -105,6 +106,18 @@ def test_agents_without_a_reward_network_have_its_agents_hyperparameters(
     scenes_of(config.data, file, 0, 3, 30, 1)
     assert seen[1] == dataclasses.replace(seen[0], train_steps=50) and seen[1].alpha == 0.3
     assert learner(config.data)[1] == seen[0], "the run's own configuration stays as it was"
+
+
+def test_what_has_no_drawing_is_refused_before_an_agent_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment of one's own was made first, and a note spoke of --plugins, which the command has not."""
+    monkeypatch.setattr(drawing, "STATES", {})
+    monkeypatch.setattr(film_world, "scenes_of", lambda *_: pytest.fail("agents were trained"))
+    assert film_world.main([str(stored(tmp_path / "run", cartpole()))]) == 1
+    error = capsys.readouterr().err
+    assert "found CartPole-v0, expected a task that can be drawn" in error and error.count("\n") == 1
+    assert "your own among them, have no drawing" in " ".join(film_world.HELP.split())
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,9 @@ def test_the_table_lets_an_interrupt_through_and_restores_the_terminal(monkeypat
     assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")  # the cursor is shown again
 
 
-def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
+def test_tensorboard_events_can_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # files of one second are read in the order of their names, which end in this process's count: 10 before 9
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer._global_uid", 0)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     TensorBoard(tmp_path / "none").close()

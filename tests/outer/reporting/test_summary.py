@@ -15,6 +15,7 @@ from envolve.envs.outside.flat import Flat
 from envolve.envs.outside.measure import _measure
 from envolve.envs.task import make_task
 from envolve.outer.reporting.comparison import break_even, random_return, side, why_not
+from envolve.outer.reporting.plots import _mark
 from envolve.outer.reporting.report import number
 from envolve.outer.reporting.summary import RunSummary, cell, summary_text
 
@@ -182,9 +183,38 @@ def test_another_seed_is_another(seed: int) -> None:
 
 
 def test_summary_of_an_unsolved_world_without_comparison() -> None:
-    text = summary_text(run_summary(kind="rn", env_name="Cliff", solved=False, seconds=328.0, solved_reward=None))
-    assert text.startswith("Cliff, reward network: NOT SOLVED\n") and "5.5 minutes" in text
+    text = summary_text(run_summary(kind="rn", env_name="Cliff", solved=False, seconds=328.0, solved_reward=-20.0))
+    assert text.startswith("Cliff, reward network: NOT SOLVED (mean return of at least -20.0)\n")
+    assert "5.5 minutes" in text
     assert "--seed" in text and "trained" not in text and "Written" not in text
+
+
+@pytest.mark.parametrize("mark", [1e9, math.inf, None])
+def test_a_task_without_a_mark_has_neither_failures_nor_a_verdict(mark: float | None) -> None:
+    """Configurations say 1e9, which was a mark that nobody reached."""
+    both = {"proxy": runs(FAILS, 1500.0), "real": runs(FAILS, 9000.0)}
+    text = summary_text(run_summary(solved=False, solved_reward=mark, floor=1.0, **both))
+    assert text.startswith("CartPole-v0, synthetic environment: evolved, with no mark to reach\n")
+    assert "SOLVED" not in text and "failures" not in text and "000,000,000" not in text and "inf" not in text
+    assert "6.0 times fewer" in text and "another seed" not in text
+
+
+def test_no_side_is_less_than_the_other_where_neither_beats_random_actions() -> None:
+    huge = [2e9] * 20
+    text = summary_text(run_summary(solved_reward=None, floor=2e9, proxy=runs(huge, 9.0), real=runs(huge, 90.0)))
+    assert "No comparison of steps: no agents reach more than random actions (2,000,000,000)." in text
+    lost = summary_text(run_summary(solved_reward=None, floor=9.0, proxy=runs(FAILS, 9.0), real=runs([NAN] * 3, 9.0)))
+    assert "Price per agent: 9.0 synthetic steps, no real ones.\n" in lost and "failures" in lost
+
+
+def test_no_interval_of_steps_reaches_below_zero() -> None:
+    few = [20.0, 90.0, 400.0]
+    assert "[-" in cell(few)
+    proxy = AgentRuns([1.0, 2.0, 3.0], few, few)
+    text = summary_text(run_summary(proxy=proxy, real=proxy))
+    rows = [line for line in text.splitlines() if line.startswith(("  training steps", "  until"))]
+    assert len(rows) == 2 and all("[0.0, " in row and "[-" not in row for row in rows)
+    assert _mark(0, few, few, False)[2][0][0] == pytest.approx(170.0)
 
 
 def test_summary_with_one_comparison_only() -> None:
