@@ -138,10 +138,11 @@ def test_the_table_lets_an_interrupt_through_and_restores_the_terminal(monkeypat
 
 
 def test_tensorboard_events_can_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # files of one second are read in the order of their names, which end in this process's count: 10 before 9
-    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer._global_uid", 0)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.summary.writer.event_file_writer import AtomicCounter
 
+    # files of one second are read in the order of their names, which end in this process's count: 10 before 9
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer._global_uid", AtomicCounter(0))
     TensorBoard(tmp_path / "none").close()
     assert not (tmp_path / "none").exists()  # nothing is imported or written before the first generation
     board = TensorBoard(tmp_path)
