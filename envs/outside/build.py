@@ -147,7 +147,7 @@ def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         except Exception:
             if "tuple" in str(e):  # so the lists were what it complained of, and now it says what else is wrong
                 raise
-        raise
+            raise e from None
 
 
 def _tuples(value: Any) -> Any:
