@@ -190,6 +190,7 @@ def test_words_that_the_program_would_refuse(
     assert not cluster["calls"] and not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_no_kernel_is_compiled_on_the_node_from_which_jobs_are_sent() -> None:
     """Reading the words of a run imports its command, which compiles early where it is the one that was started."""
     code = """

@@ -11,7 +11,7 @@ import re
 import pytest
 import torch
 
-from envolve.core import commands
+from envolve.core import commands, plugins
 from envolve.outer.config.load import Config
 from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.dispatch import SecondMasterError
@@ -451,6 +451,7 @@ def test_usurped_master_stops():
 
 
 def test_second_worker_is_refused_and_the_first_not_harmed(monkeypatch):
+    monkeypatch.setattr(plugins, "_folders", [])  # of tests before, in this process
     cluster = Cluster()
     cluster.worker(0)
     cluster.worker(5)
@@ -459,6 +460,9 @@ def test_second_worker_is_refused_and_the_first_not_harmed(monkeypatch):
             cluster.worker(5, name=name)
     monkeypatch.setattr(commands, "_door", ["envolve"])
     with pytest.raises(SecondWorkerError, match="e.g. envolve worker 0 6 --sync-dir /virtual, or"):
+        cluster.worker(5)
+    plugins.allow("/own files")
+    with pytest.raises(SecondWorkerError, match="--sync-dir /virtual --plugins '/own files', or"):
         cluster.worker(5)
     cluster.worker(5, bohb_id=1)
     check(cluster.master().evaluate(chunks_of(3)), chunks_of(3))
