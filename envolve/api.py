@@ -20,7 +20,8 @@ from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.outer import plugins
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, config_of, load_config, store_config
 from envolve.outer.evaluate.device import check_device
-from envolve.outer.launch import OWN_SYNC, conduct, forget_unused, new_run_dir
+from envolve.outer.exchange.machine import OWN_SYNC
+from envolve.outer.launch import conduct, forget_unused, new_run_dir
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.reporting.summary import RunSummary, summary_text
 from envolve.outer.search.search import Search

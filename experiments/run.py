@@ -34,7 +34,7 @@ import threading
 from envolve.core import commands
 from envolve.core.files import read_text
 from envolve.core.memory import shortage
-from envolve.outer.checkpoint import CheckpointError, RunError
+from envolve.outer.checkpoint import BusyError, CheckpointError, RunError
 from envolve.outer.config.load import (
     CONFIG_FILE,
     Config,
@@ -45,7 +45,7 @@ from envolve.outer.config.load import (
     read_kwargs,
     store_config,
 )
-from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.exchange.machine import OWN_SYNC, ExchangeError
 from envolve.outer.ray.address import FILES, RAY, WORKERS_ON, check_on_ray
 
 HELP = """\
@@ -63,8 +63,6 @@ Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 PROG = "GTN_master.py"  # its old door
-OWN_SYNC = "sync"  # the exchange of a run with local workers, in its folder; as in outer/launch.py, which imports much
-BUSY = "another process is working on this run"  # of outer/checkpoint.py
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -298,7 +296,7 @@ def goes_on(e: Exception, run_dir: Path, config: Config) -> bool:
     from envolve.outer.search.strategy import SearchError
     from envolve.outer.search.target import ranks
 
-    if isinstance(e, (CheckpointError, SearchError)) or BUSY in str(e):
+    if isinstance(e, (BusyError, CheckpointError, SearchError)):
         return False
     with contextlib.suppress(OSError):  # a ranking has no checkpoint, only the scores of its rounds
         return (run_dir / "checkpoint.pt").exists() or (

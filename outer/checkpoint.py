@@ -31,19 +31,24 @@ class RunError(Exception):
     """Raised if the run cannot start or continue; the message says why and what to do."""
 
 
+class BusyError(RunError):
+    """Raised if another process works on the run."""
+
+
 class CheckpointError(RunError):
     """Raised if the checkpoint cannot be used; the message says which file, what was found and what to do."""
 
 
 @contextlib.contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Locks the run for one process: a second one would write to the same files. Raises RunError."""
+    """Locks the run for one process: a second one would write to the same files. Raises BusyError."""
     folder = os.open(run_dir, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(f"{run_dir}: another process is working on this run; wait for it or stop it first") from None
+            words = "another process is working on this run; wait for it or stop it first"
+            raise BusyError(f"{run_dir}: {words}") from None
         except OSError:
             pass  # a file system without locks
         yield

@@ -33,8 +33,6 @@ from envolve.outer.run import Run
 from envolve.outer.search.ranking import Ranking
 from envolve.outer.search.target import ranks
 
-OWN_SYNC = "sync"  # the exchange of a run with local workers, in its folder
-
 
 def new_run_dir(results: Path, config: Config) -> Path:
     """results/<name of the file>_<date>-<time>_seed<S>, made here; a number is added if it exists."""

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ LARGEST = float(np.finfo(np.float32).max)
 ONE_IN = 5  # calls that may fail; the rest still says what the environment is like
 FEW_CALLS = 20  # of which the failed ones say little
 RAISED, MOST_WORDS = "raised", 400  # entry of what is measured, only where calls failed: the first, and how many
+T = TypeVar("T")
 
 
 class UnusableError(OutsideError):
@@ -139,20 +140,18 @@ class _Calls:
 
     def reset(self, seed: int) -> Optional[Tuple[np.ndarray, Mapping[str, Any]]]:
         """As :meth:`Flat.reset`; None: it failed."""
-        try:
-            self.tried["reset"] += 1
-            return self.flat.reset(seed)
-        except FlatError as e:
-            self._note("reset", e)
-            return None
+        return self._try("reset", lambda: self.flat.reset(seed))
 
     def step(self, action: Any) -> Optional[Tuple[np.ndarray, float, bool, bool, Mapping[str, Any]]]:
         """As :meth:`Flat.step`; None: it failed."""
+        return self._try("step", lambda: self.flat.step(action))
+
+    def _try(self, call: str, function: Callable[[], T]) -> Optional[T]:
+        self.tried[call] += 1
         try:
-            self.tried["step"] += 1
-            return self.flat.step(action)
+            return function()
         except FlatError as e:
-            self._note("step", e)
+            self._note(call, e)
             return None
 
     def _note(self, call: str, error: FlatError) -> None:

@@ -103,11 +103,11 @@ class Recording:
     def find(self, call: Call) -> Entry | None:
         """Raises ReplayMismatch if another request with this number has an answer."""
         entry = self.entries.get(call.index)
-        if entry is not None and entry.failure is not None and not entry.failure.final and not entry.answers(call):
+        if entry is None or entry.answers(call):
+            return entry
+        if entry.failure is not None and not entry.failure.final:
             return None  # nothing was said, and what is to be asked may have changed with what another call answered
-        if entry is not None and not entry.answers(call):
-            raise ReplayMismatch(f"{self.path}: call {call.index} {_difference(entry.request or {}, call)}")
-        return entry
+        raise ReplayMismatch(f"{self.path}: call {call.index} {_difference(entry.request or {}, call)}")
 
 
 def _difference(recorded: dict[str, Any], call: Call) -> str:

@@ -14,6 +14,7 @@ from typing import Callable, List, Optional, TypeVar
 
 from envolve.core.files import UnfitFileError, read_plain
 
+OWN_SYNC = "sync"  # the folder of the exchange of a run with local workers, in the run's own
 T = TypeVar("T")
 _ROOM = "Free some space or make the folder writable, or choose another with --sync-dir."
 _FILE = "Something in this path is a file; choose a folder with --sync-dir."

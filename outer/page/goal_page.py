@@ -25,7 +25,7 @@ RANGES = {"success": (0.0, 1.0), "near": (0.0, math.inf)}  # of measures
 
 
 def fits(folder: Folder) -> bool:
-    """Of a run that has just begun, too: its first scores come after its kernels are compiled."""
+    """Recognises a goal run by its configuration alone: a run that has just begun has no scores yet."""
     text = folder.text("config.yaml") if folder.has("config.yaml") else ""
     return "\nlearner:" in text and "\nper_member:" in text
 
