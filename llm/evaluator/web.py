@@ -44,10 +44,13 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Gives a connection a thread, if strangers do not have too many already."""
-        if self.strangers.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if not self.strangers.acquire(blocking=False):
+            return self.shutdown_request(request)
+        try:
+            return super().process_request(request, client_address)
+        except RuntimeError:  # the machine gives no more threads: this connection never reaches `finish`
+            self.strangers.release()
+            raise
 
     @property
     def url(self) -> str:
