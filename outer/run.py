@@ -27,6 +27,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
+from envolve.outer.distil.kept import Kept
 from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL, UNSOLVABLE
 from envolve.outer.exchange.engine import Engine
@@ -198,13 +199,16 @@ class Run:
 
     def _begin_distilled(self, table: LiveTable) -> None:
         """Lets workers train experts on the task; the search then begins with the world of the best one, distilled.pt.
-        The checkpoint of generation 0 holds it, so that the experts are not trained again."""
+        The checkpoint of generation 0 holds it, so that the experts are not trained again; until then those that have
+        ended are in files."""
         data, count = self.config.data, problem.expert_section(self.config.data).agents
         name, learner = problem.expert(data)
-        table.note(f"training {count} {name} experts on {self.target.name}, {learner.train_steps:,} steps each")
+        kept = Kept(self.dispatcher, self.run_dir, self.keeper.digest, count)
+        had = f"; {kept.ended} have ended before" if kept.ended else ""
+        table.note(f"training {count} {name} experts on {self.target.name}, {learner.train_steps:,} steps each{had}")
         seeds = fresh_seeds(data["seed"], EXPERTS, count)
         values, reasons = evaluate_members(
-            self.dispatcher, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, [data] * count, np.arange(count)
+            kept, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, [data] * count, np.arange(count)
         )
         scores, size = values["score"], self.strategy.centre.shape
         if not np.isfinite(scores).any():
@@ -219,6 +223,7 @@ class Run:
         assert isinstance(self.target, NetworkTarget)
         self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
         self.keeper.save_state()
+        kept.forget()
         table.note(f"the first world teaches the best of them: return {score:.4g} on the task")
 
     def no_score(self) -> str:

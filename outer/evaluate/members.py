@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config
-from envolve.outer.exchange.engine import Engine
+from envolve.outer.exchange.engine import Unfit
 from envolve.outer.exchange.messages import PLUGINS, Chunk, ChunkResult
 from envolve.outer.reporting.scores import ScoreRow
 from envolve.outer.search.recipe import Recipe
@@ -26,8 +26,17 @@ NEEDED = {  # of what a worker returns: the rest is for others
 }  # fmt: skip
 
 
+class Evaluates(Protocol):
+    """What is needed of an engine here."""
+
+    run_id: str
+
+    def evaluate(self, chunks: Sequence[Chunk], unfit: Unfit | None = None) -> list[ChunkResult]:
+        """As :meth:`envolve.outer.exchange.engine.Engine.evaluate`."""
+
+
 def evaluate_members(
-    dispatcher: Engine,
+    dispatcher: Evaluates,
     config: Config,
     generation: int,
     worlds: Tensor,
