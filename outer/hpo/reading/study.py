@@ -59,7 +59,10 @@ class StudyReader:
         for text in overrides:
             self.override(raw, text)
         for key in [key for key in raw if key not in KEYS]:
-            checker.unknown((key,), KEYS, "a key of a study")
+            if at := [name for name in DOTTED if name.endswith(f".{key}")]:  # a key of a section, outside of it
+                checker.problem((key,), "an unknown key", "a key of a study", at[0])
+            else:
+                checker.unknown((key,), KEYS, "a key of a study")
         for key in [key for key in NEEDED if key not in raw]:
             checker.problem((key,), "nothing", f"a value: a study needs {', '.join(NEEDED)}")
         own = {key: raw[key] for key in defaults(StudySection) if key in raw}

@@ -220,6 +220,7 @@ def test_values_that_are_no_point_of_the_space_are_refused(tmp_path: Path, value
         ("stop", {"trials": 1.5}, "FILE:18 stop.trials: found 1.5, expected an integer >= 1"),
         ("space", {}, "FILE:19 space: found no key, expected at least one that varies"),
         ("spaces", {}, "spaces: found an unknown key, expected a key of a study, did you mean space"),
+        ("trials", 5, "trials: found an unknown key, expected a key of a study, did you mean stop.trials"),
         ("space/agents.gtn.max_iterations", {"range": [1, 5]}, "found what the budget sets, expected a key other"),
         ("space/agents.gtn.quit_when_solved", {"choices": [True, False]}, "it in one of them"),
         ("space/agents.td3.lr", {"range": [0.1, 0.2]}, "found a key that this configuration does not read"),
