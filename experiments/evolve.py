@@ -33,6 +33,7 @@ from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare
 from envolve.outer.auto.session import Session, begin, read_session
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, read_kwargs
+from envolve.outer.config.yaml_lines import option_value
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.reporting.wandb_run import check_wandb, followed
 
@@ -81,7 +82,8 @@ class Args:
     """Training steps of an agent in the world. Default: 4096 to 10240, as there is time; PPO has 6144 at
     least."""
     wrappers: Annotated[list[str], tyro.conf.arg(metavar="MODULE:CLASS ...")] = field(default_factory=list)
-    """Wrappers around the environment; without a module: of gymnasium.wrappers."""
+    """Wrappers around the environment; without a module: of gymnasium.wrappers. With arguments:
+    '{RescaleObservation: {min_obs: -1, max_obs: 1}}'."""
     env_kwargs: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Arguments of the environment."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
@@ -148,7 +150,7 @@ def planned(args: Args) -> Prepared:
         str(args.env),
         choice,
         overrides=args.set,
-        wrappers=args.wrappers,
+        wrappers=[option_value("--wrappers", text) for text in args.wrappers],
         env_kwargs=read_kwargs(args.env_kwargs),
         learners=args.learners,
         quick=args.quick,

@@ -11,14 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from envolve.core import plugins
 from envolve.envs.outside.build import OutsideError, file_and_class
 from envolve.envs.outside.define import NEVER_SOLVED
+from envolve.envs.outside.spaces import read_observation
 from envolve.envs.task import make_task
 
 PROBE_SECONDS = 900.0  # until the process is ended
 # Seconds per step of Stable-Baselines3's learners with their defaults, where they were not timed: one core, AMD EPYC.
 USUAL_SECONDS = {"ppo": 7e-4, "a2c": 7e-4, "dqn": 5e-4, "sac": 7e-3, "td3": 5e-3}
+TINY = 0.2  # the width of a feature that default learners take for a constant
 LONGER = 50  # times the length with random actions that an episode may come to
 
 
@@ -37,6 +41,7 @@ class Facts:
     measured_steps: int  # real steps that measuring took
     deterministic: bool
     cores: int
+    tiny: tuple[int, ...] = ()  # features whose whole range is narrower than TINY
     step_seconds: float = 5e-5  # of one step of the environment, of many side by side
     member_seconds: float = 0.05  # of one training of 1,000 steps in a world of the usual size
     expert_seconds: float = 8e-4  # of one training step of an expert on the environment, of several side by side
@@ -63,6 +68,7 @@ class Facts:
 def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
     """What measuring has found, without any timing. The task has been registered."""
     task = make_task(name)
+    own = read_observation(measured["observation"])
     episodes, steps = int(measured["random_episodes"]), int(measured["steps"])
     return Facts(
         env=name,
@@ -76,6 +82,7 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
         measured_steps=steps,
         deterministic=bool(measured["deterministic"]),
         cores=cores,
+        tiny=tuple(np.flatnonzero(own.high - own.low < TINY).tolist()),
     )
 
 

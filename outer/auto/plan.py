@@ -12,7 +12,7 @@ import yaml
 
 from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.configuration import LEAST_GENERATIONS, add_expert, configuration, inner_tests
-from envolve.outer.auto.facts import Facts
+from envolve.outer.auto.facts import TINY, Facts
 from envolve.outer.auto.report_plan import REPORT_SHARES, SPARE, TEN, ReportPlan, plan_report
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
@@ -136,6 +136,12 @@ def _reasons(
             5,
             f"first world: distilled from the best of {count} {name} agents, each trained on the "
             f"environment for {steps:,} steps; about {_minutes(expert_seconds)}",
+        )
+    if facts.tiny:
+        which = "observation " + ", ".join(map(str, facts.tiny[:5])) + (" ..." if len(facts.tiny) > 5 else "")
+        lines.append(
+            f"{which}: narrower than {TINY:g} in the environment's units, a constant to many default learners; "
+            "--wrappers '{RescaleObservation: {min_obs: -1, max_obs: 1}}' helps"
         )
     if not facts.deterministic:
         lines.append("the environment is not deterministic: two runs of this plan may differ")

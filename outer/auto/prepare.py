@@ -42,14 +42,14 @@ def prepare(
     choice: Choice,
     *,
     overrides: Sequence[str] = (),
-    wrappers: Sequence[str] = (),
+    wrappers: Sequence[Any] = (),
     env_kwargs: Mapping[str, Any] | None = None,
     learners: Sequence[str] = (),
     quick: bool = False,
 ) -> Prepared:
-    """Makes the plan of ``envolve evolve``. env: ``gymnasium:ID``, or an ID. learners: the unseen ones of the report;
-    default: all that fit. quick: all is timed for a shorter while, and the learners of the report are not. Raises
-    ConfigError."""
+    """Makes the plan of ``envolve evolve``. env: ``gymnasium:ID``, or an ID. wrappers: as in a configuration. learners:
+    the unseen ones of the report; default: all that fit. quick: all is timed for a shorter while, and the learners of
+    the report are not. Raises ConfigError."""
     name = env if is_outside(env) else PREFIX + env
     section = {"wrappers": list(wrappers), "env_kwargs": dict(env_kwargs or {})}
     measured = _measured(name, section, choice.seed)

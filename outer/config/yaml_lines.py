@@ -133,4 +133,9 @@ def split_override(text: str) -> Tuple[str, str]:
 
 def override_value(key: str, value: str) -> Any:
     """Parses the value of an override as YAML. Raises ConfigError."""
-    return parse_yaml(value.encode("utf-8", "surrogatepass"), f"--set {key}")[0]
+    return option_value(f"--set {key}", value)
+
+
+def option_value(option: str, text: str) -> Any:
+    """Parses what was given to an option of the command line as YAML. Raises ConfigError."""
+    return parse_yaml(text.encode("utf-8", "surrogatepass"), option)[0]

@@ -15,14 +15,16 @@ from envolve.core.option import option  # noqa: F401  sections are declared with
 from envolve.envs.section import EnvSection
 from envolve.outer.auto.choice import Choice
 from envolve.outer.auto.configuration import LEAST_HIDDEN, two_digits
-from envolve.outer.auto.facts import Facts
+from envolve.outer.auto.facts import Facts, facts_of
 from envolve.outer.auto.plan import EvolvePlan, plan
 from envolve.outer.auto.report_plan import REPORT_SHARES
 from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
+from envolve.outer.config.load import config_of
 from envolve.outer.config.section import ExpertSection, GTNSection
 from envolve.worlds.shelf import ZOO_BYTES, path_of
 from envolve.worlds.tensors import read_tensors, tensor_bytes
 
+BASE = {"seed": 0, "agents": {"gtn": {"agent_name": "DDQN", "comparison_agents": 0}}}
 SLOW = {"ppo": 1e-3, "a2c": 1e-3, "dqn": 1e-3, "sac": 1e-2, "td3": 8e-3}
 
 
@@ -220,3 +222,17 @@ def test_a_bandit_is_as_wide_as_the_zoo_allows(features: int, actions: dict[str,
     units = made(of).config["envs"][of.env]["hidden_size"]
     assert size(units) <= ZOO_BYTES or size(LEAST_HIDDEN) > ZOO_BYTES - 1_000
     assert units == 32 or size(units + 4) > ZOO_BYTES - 1_000
+
+
+def test_a_feature_that_default_learners_cannot_see_is_named() -> None:
+    """MountainCar's velocity, 0.07 at most. A world is in the environment's own units, as its task is."""
+    assert not any("narrower" in line for line in made(facts()).reasons)
+    (line,) = [line for line in made(facts(tiny=(1, 3))).reasons if "narrower" in line]
+    assert line.startswith("observation 1, 3: ") and "RescaleObservation" in line
+
+
+@pytest.mark.parametrize("env_id, tiny", [("MountainCar-v0", (1,)), ("CartPole-v1", ()), ("FrozenLake-v1", ())])
+def test_which_features_are_tiny_is_read_from_the_space(env_id: str, tiny: tuple[int, ...]) -> None:
+    name = f"gymnasium:{env_id}"
+    section = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]
+    assert facts_of(name, section["measured"], 1).tiny == tiny
