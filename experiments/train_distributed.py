@@ -133,7 +133,7 @@ def train(args: Args) -> int:
             widths_of(params)  # what is wrong with the environment is said here and not in a log
             n = args.num_collectors
             logs = folder / "logs"
-            told = Told(logs, ["learner", "evaluator"])
+            told = Told(logs, ["replay", "learner", "evaluator"])
             code = Supervisor(roles_of(folder, n, deal(n)), logs, stop_seconds=STOP_SECONDS).run(told)
             told()
             if code == STOPPED:

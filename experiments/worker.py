@@ -22,6 +22,7 @@ from typing import List, Optional
 
 from envolve.core import commands, plugins
 from envolve.outer.exchange.evaluation import Evaluate
+from envolve.outer.exchange.heartbeat import MOST_DIGITS
 from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.worker import SecondWorkerError, Worker
 
@@ -44,8 +45,8 @@ Exit codes: 0 told to quit by the master, 1 a worker with these ids is running a
 
 
 def _id(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number 0, 1, 2, ...")
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number 0, 1, 2, ... of at most {MOST_DIGITS} digits")
     return int(text)
 
 

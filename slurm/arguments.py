@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,17 @@ def at_least(least: int) -> Any:
         return int(text)
 
     return number
+
+
+def seconds(text: str) -> float:
+    """A time above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number of seconds above 0")
+    return found
 
 
 def build_parser(description: str | None = None) -> argparse.ArgumentParser:
@@ -83,7 +95,7 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
     jobs.add_argument("--max-running", type=at_least(1), metavar="N", help="most workers running at the same time")
     watch = parser.add_argument_group("watching")
     watch.add_argument(
-        "--poll", type=float, default=15, metavar="S", help="seconds between checks of the queue (default: 15)"
+        "--poll", type=seconds, default=15, metavar="S", help="seconds between checks of the queue (default: 15)"
     )
     watch.add_argument(
         "--max-submits",

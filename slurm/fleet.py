@@ -123,7 +123,7 @@ class Fleet:
                     actions.notes.append(f"{task.label} is held ({entries[0].reason}); {release}")
                 task.held = held
             if self._over(task, exits):
-                task.over_at = task.over_at or now
+                task.over_at = min(task.over_at or now, now)
                 late = now - task.over_at >= STOP_GRACE
                 states = ("PENDING", "RUNNING") if late else ("PENDING",)
                 actions.cancel += [e.job for e in entries[:1] if e.state in states]
@@ -149,6 +149,7 @@ class Fleet:
         if not task.sent:
             self._send(task, now, actions)
             return
+        task.sent_at = min(task.sent_at, now)  # another login node's clock may be ahead of this one's
         task.absent += 1
         if task.absent < SETTLE:
             return

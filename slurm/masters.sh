@@ -14,6 +14,7 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x_%A_%a.log
 set -euo pipefail
+: "${SLURM_ARRAY_TASK_ID:?found none; send this script with sbatch --array=0-0}"
 
 ENVOLVE_ROOT=${ENVOLVE_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}      # the repository
 ENVOLVE_RUN_DIR=${ENVOLVE_RUN_DIR:-results/slurm_run}        # folder of the run, seen by all nodes

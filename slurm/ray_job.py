@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from envolve.core.child import Child, end
 from envolve.core.environ import added
 from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
-from envolve.slurm.arguments import at_least
+from envolve.slurm.arguments import at_least, seconds
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
 from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, requeue, say, tend
 
@@ -49,6 +49,7 @@ HEAD_SECONDS, LOOK_SECONDS = 60.0, 5.0  # without a head, beside --kill-after; b
 STOP_SECONDS = 15.0  # from SIGTERM to SIGKILL of daemons
 STOPPED = (0, EXIT_WRONG, 130, 143)  # exit codes after which another cluster would not help
 ON_RAY = ("run", "tune")  # commands that are told where Ray is, and where their folder is
+OPEN = "r"  # Ray opens its folder of logs and sockets to every user; the one around it is its user's alone
 MINE = str(Path(__file__).resolve())
 
 
@@ -142,7 +143,7 @@ def daemon(python: str, address: str, ip: str, folder: str | None) -> list[str]:
     if folder is None:
         return [*words, f"--address={address}"]
     return [*words, "--head", f"--port={address.rpartition(':')[2]}", "--include-dashboard=false",
-            f"--ray-client-server-port={free_port(LOOPBACK)}", f"--temp-dir={folder}"]  # fmt: skip
+            f"--ray-client-server-port={free_port(LOOPBACK)}", f"--temp-dir={folder}/{OPEN}"]  # fmt: skip
 
 
 class Head:
@@ -278,7 +279,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python on the nodes")
-    parser.add_argument("--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument("--kill-after", type=seconds, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL")
     parser.add_argument("--max-clusters", type=at_least(1), default=10, metavar="N", help="most clusters, if heads die")
     parser.add_argument(
         "--max-requeues", type=int, default=100, metavar="N", help="most requeues for a lost first node"

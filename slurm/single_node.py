@@ -35,6 +35,7 @@ from functools import partial
 from envolve.core import commands
 from envolve.core.child import Child, end
 from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
+from envolve.slurm.arguments import at_least, seconds
 from envolve.slurm.commands import (
     EXIT_WRONG,
     MASTER,
@@ -146,11 +147,11 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters (default: 1)")
+    parser.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="number of masters (default: 1)")
     parser.add_argument(
         "--workers",
         dest="workers_per_master",
-        type=int,
+        type=at_least(1),
         metavar="W",
         help="workers of each (default: one per CPU of its part)",
     )
@@ -158,10 +159,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--python", default=sys.executable, metavar="FILE", help="Python that runs the programs (default: this one)"
     )
     parser.add_argument(
-        "--max-starts", type=int, default=10, metavar="N", help="most starts of one process (default: 10)"
+        "--max-starts", type=at_least(1), default=10, metavar="N", help="most starts of one process (default: 10)"
     )
     parser.add_argument(
-        "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
+        "--kill-after", type=seconds, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
     )
     return parser
 

@@ -31,6 +31,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from envolve.slurm.arguments import seconds
 from envolve.slurm.commands import (
     EXIT_WRONG,
     MASTER,
@@ -161,7 +162,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-requeues", type=int, default=100, metavar="N", help="most requeues at the time limit (default: 100)"
     )
     parser.add_argument(
-        "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
+        "--kill-after", type=seconds, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
     )
     return parser
 
@@ -200,7 +201,10 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         say(f"job {job_of(environ) or '(none)'}, start {restarts_of(environ) + 1}: {' '.join(command)}")
         code, reason = tend(command, is_over, kill_after=args.kill_after)
     say(f"exit code {code} ({reason})")
-    write_exit(mine, Exit(code, reason, job_of(environ), restarts_of(environ)))
+    try:
+        write_exit(mine, Exit(code, reason, job_of(environ), restarts_of(environ)))
+    except OSError as e:  # a full disk: the task goes on later all the same
+        say(f"{mine}: {e.strerror}; its exit code is not noted")
     if reason == TIME_LIMIT and code not in (0, EXIT_WRONG):
         requeue(environ, args.max_requeues)
     return code

@@ -22,6 +22,7 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x_%A_%a.log
 set -euo pipefail
+: "${SLURM_ARRAY_TASK_ID:?found none; send this script with sbatch --array=0-2}"
 
 ENVOLVE_ROOT=${ENVOLVE_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}      # the repository
 ENVOLVE_RUN_DIR=${ENVOLVE_RUN_DIR:-results/slurm_run}        # folder of the run, seen by all nodes
@@ -39,7 +40,8 @@ if [ -n "$ENVOLVE_SETUP" ]; then
     # shellcheck source=/dev/null
     source "$ENVOLVE_SETUP"
 fi
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((${SLURM_CPUS_PER_TASK:-1} / ENVOLVE_WORKERS_PER_TASK))}
+CPUS=${SLURM_CPUS_PER_TASK:-1}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((CPUS > ENVOLVE_WORKERS_PER_TASK ? CPUS / ENVOLVE_WORKERS_PER_TASK : 1))}
 
 INDEX=$((SLURM_ARRAY_TASK_ID + ENVOLVE_FIRST_INDEX))
 TASKS=$(((ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_WORKERS_PER_TASK - 1) / ENVOLVE_WORKERS_PER_TASK)) # of one master

@@ -22,7 +22,7 @@ from envolve.distributed.memory.replay import SharedReplay
 from envolve.distributed.memory.replay_log import ReplayLog
 from envolve.distributed.memory.rows import RANDOM, Chunk, Counters, Handout
 
-RECENT = 100  # episodes of which progress tells the mean return
+RECENT = 100  # episodes, and chunks, of which progress tells the means
 
 
 class Finished(Exception):
@@ -73,7 +73,6 @@ class Hub:
                 for worker in self.delivered[version]:
                     self.table.brought(worker, version)
             self.session, self.published = session, (session, version)
-            self.late, self.late_chunks = 0, 0
             self.changed.notify_all()
             return True
 
@@ -112,7 +111,7 @@ class Hub:
     def progress(self) -> Counters:
         with self.changed:
             returns = float(np.mean(self.returns)) if self.returns else float("nan")
-            late = self.late / self.late_chunks if self.late_chunks else float("nan")
+            late = float(np.mean(self.late)) if self.late else float("nan")
             rule = self.table.rule
             return Counters(self.replay.written, self.episodes, returns, late, rule.pushes, rule.pulls)
 
@@ -153,8 +152,7 @@ class Hub:
             self._take(chunk)
             self.table.brought(chunk.worker, chunk.version)
             if self.published is not None:
-                self.late += self.published[1] - chunk.version
-                self.late_chunks += 1
+                self.late.append(self.published[1] - chunk.version)
             self.changed.notify_all()
             return True
 
@@ -197,7 +195,8 @@ class Hub:
         self.last: dict[int, int] = {}  # by worker: ticket of its last chunk
         self.pending: dict[int, Chunk] = {}  # lockstep: of the version that is not complete
         self.returns: deque[float] = deque(maxlen=RECENT)
-        self.episodes = self.late = self.late_chunks = 0
+        self.late: deque[int] = deque(maxlen=RECENT)  # versions published since the policy of each chunk
+        self.episodes = 0
         if self.log is None:
             if before is not None and before != RANDOM:
                 raise RuntimeError("a hub without a log cannot roll back a training")

@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ from envolve.core.cleaning import one_line
 from envolve.distributed.engine.hub import Finished, Hub, Unpublished
 from envolve.distributed.engine.limits import CALLS, MOST_WAIT
 from envolve.distributed.engine.wire import WireError, pack, unpack
+from envolve.outer.exchange.sources import sources
 
 log = logging.getLogger("envolve")
 
@@ -32,12 +34,14 @@ SERVICE = "envolve.Hub"
 ADDRESS = "hub.json"
 WILDCARDS = ("0.0.0.0", "[::]")
 TOKEN = "token"  # in the metadata of a call
+CODE = "code"  # in the file: what the hub runs
 # of both sides; the hub itself takes no message larger than the largest that is legal (``limits.py``)
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
 STREAMS = 64  # calls at once on one connection
 DEADLINE = MOST_WAIT + 75.0  # s, longest call, since each call holds a thread of the server
 STRANGERS = 64  # that are being refused; more of them are cut off without a word
 WORDS = 400  # characters of an answer to a call that is refused
+SILENCE = 60.0  # s, between two complaints about the same
 GRACE = 1.0  # s, for calls under way when the server ends
 
 
@@ -91,6 +95,7 @@ class HubServer:
         """bind: address to listen at, also published to clients; for "all addresses" (0.0.0.0, [::]) the host name is
         published. Raises OSError."""
         self.hub, self.token = hub, secrets.token_hex(16)
+        self.complaint, self.complained_at = "", 0.0  # the latest
         # A call that waits keeps a thread: of each collector one at the most, and two of the learner's. And no more
         # messages are in memory than there are threads.
         threads = hub.workers + 6
@@ -100,13 +105,15 @@ class HubServer:
         self.server = grpc.server(ThreadPoolExecutor(threads), options=options, interceptors=(self.door,))
         handlers = {name: grpc.stream_unary_rpc_method_handler(self._handler(name)) for name in CALLS}
         self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        bind = f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind  # IPv6
         try:
             port = self.server.add_insecure_port(f"{bind}:0")
-        except RuntimeError as e:
-            raise OSError(f"cannot listen at {bind}: {e}") from None
+        except RuntimeError:
+            raise OSError(f"cannot listen at {bind}, expected an address of this machine") from None
         self.server.start()
         host = socket.gethostname() if bind in WILDCARDS else bind
-        write_private(folder / ADDRESS, json.dumps({"address": f"{host}:{port}", TOKEN: self.token}) + "\n")
+        found = {"address": f"{host}:{port}", TOKEN: self.token, CODE: sources("distributed")}
+        write_private(folder / ADDRESS, json.dumps(found) + "\n")
 
     def _handler(self, name: str) -> Callable[[Any, Any], bytes]:
         method, limits, inside = getattr(self.hub, name), self.hub.limits, self.door.inside
@@ -130,13 +137,21 @@ class HubServer:
                 words = str(e)
             except Exception as e:  # the hub's own trouble, a full disk: it goes on, and so may the caller
                 code, words = grpc.StatusCode.INTERNAL, f"{type(e).__name__}: {e}"
-                log.error("hub: %s: %s", name, one_line(words, WORDS))
+                self._complain(f"{name}: {words}")
             finally:
                 inside.release()
             context.abort(code, one_line(f"{name}: {words}", WORDS))
             raise AssertionError  # abort has raised
 
         return handle
+
+    def _complain(self, words: str) -> None:
+        """Logs its own trouble, and the same not again for a while: callers try ten times per second, and it may be the
+        disk with the log that is full."""
+        now = time.monotonic()
+        if words != self.complaint or now - self.complained_at >= SILENCE:
+            self.complaint, self.complained_at = words, now
+            log.error("hub: %s", one_line(words, WORDS))
 
     def close(self) -> None:
         self.server.stop(GRACE).wait()

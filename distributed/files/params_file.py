@@ -95,7 +95,9 @@ def freeze(
             (params_path, copies[0], source != read_plain(copies[0], TEXT_BYTES)),
             (config_path, copies[1], config != read_json(copies[1])[0]),
         ):
-            if differs:
+            if differs and given is None:
+                log.warning("no JSON is given; the run continues with %s, with which it started", copy)
+            elif differs:
                 log.warning("%s differs from %s, which the run started and continues with", given, copy)
         return load_train_params(*copies)
     _made(Path(params_path), config, str(config_path), lines)  # what is wrong is said before there is any folder

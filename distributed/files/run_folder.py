@@ -10,6 +10,7 @@ done            the run is complete
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,13 @@ def read_settings(folder: Path) -> RunSettings:
 
 
 def next_session(folder: Path) -> int:
-    """Number of this learner start, from 0. Raises OSError."""
+    """Number of this learner start, from 0. Raises RunError, OSError."""
     path = folder / SESSION
-    number = int(read_text(path)) + 1 if path.exists() else 0
+    text = read_text(path).strip() if path.exists() else "-1"
+    if not re.fullmatch(r"-1|\d{1,9}", text, re.ASCII):
+        words = "expected how often a learner was started; write a number there that is not smaller"
+        raise RunError(f"{path}: found {text[:40]!r}, {words}")
+    number = int(text) + 1
     write_atomic(str(path), f"{number}\n".encode())
     return number
 

@@ -10,10 +10,12 @@ float32 [E, 2]. Little-endian.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
 import zlib
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +26,7 @@ from envolve.core.files import check_plain
 from envolve.distributed.memory.rows import Chunk
 
 HEAD = struct.Struct("<6qI")
+NAME = re.compile(r"rows_(\d{12,19})\.log", re.ASCII)  # what else lies there is not of the log
 MAX_ROWS = 2**31  # of a record: more is damage
 
 
@@ -34,30 +37,33 @@ class ReplayLog:
         """file_rows: rows per file. Raises OSError."""
         self.folder, self.P, self.W, self.file_rows = folder, members, width, file_rows
         folder.mkdir(parents=True, exist_ok=True)
-        self.file: BinaryIO | None = None
+        self.file: FileIO | None = None
         self.rows = 0  # in the open file
 
     def files(self) -> list[tuple[int, Path]]:
         """Files with the number of their first row, oldest first."""
-        return sorted((int(p.stem.split("_")[1]), p) for p in self.folder.glob("rows_*.log"))
+        found = ((NAME.fullmatch(p.name), p) for p in self.folder.iterdir())
+        return sorted((int(match[1]), path) for match, path in found if match)
 
     def begin_file(self, first: int) -> None:
         """Begins a new file with row ``first``."""
         self.sync()
         self.close()
-        self.file = open(self.folder / f"rows_{first:012d}.log", "ab")
-        self.rows = 0
+        self._open(self.folder / f"rows_{first:012d}.log")
 
     def open_last(self) -> None:
         """Continues the newest file, if there is one."""
         for _, path in self.files()[-1:]:
-            self.file, self.rows = open(path, "ab"), 0
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self.file, self.rows = open(path, "ab", buffering=0), 0  # what is written counts: no byte of it may come later
 
     def full(self) -> bool:
         return self.file is None or self.rows >= self.file_rows
 
     def append(self, chunk: Chunk) -> None:
-        """Appends a record. Raises OSError."""
+        """Appends a record, all of it or nothing. Raises OSError."""
         self._write(encoded(chunk))
         self.rows += chunk.rows.shape[1]
 
@@ -119,9 +125,21 @@ class ReplayLog:
     # ------------------------------------------------------------------------------- what changes files, all of it
 
     def _write(self, data: bytes) -> None:
+        """To the system: a killed process loses nothing that it has."""
         assert self.file is not None
-        self.file.write(data)
-        self.file.flush()  # to the system: a killed process loses nothing that it has
+        at, left = self.file.tell(), memoryview(data)
+        try:
+            while left:
+                left = left[self.file.write(left) :]
+        except OSError:  # a full disk, say; the beginning of a record would hide all that comes after it
+            self.take_back(at)
+            raise
+
+    def take_back(self, at: int) -> None:
+        """Cuts the open file off at this byte: what comes after it was not acknowledged, and may come again."""
+        assert self.file is not None
+        self.file.truncate(at)
+        self.file.seek(at)
 
     def _cut(self, path: Path, size: int) -> None:
         os.truncate(path, size)

@@ -96,6 +96,6 @@ class Counters:
     steps: int  # transitions of each member
     episodes: int  # that ended since the hub was started
     mean_return: float  # of the last ones, NaN: none
-    staleness: float  # versions from a chunk's policy to the newest when it came; mean since that, NaN: none came
+    staleness: float  # versions from a chunk's policy to the newest when it came; mean of the last ones, NaN: none
     pushes: int
     pulls: int

@@ -17,6 +17,7 @@ from envolve.distributed.files.params import ParamsError
 log = logging.getLogger("envolve")
 
 COLLECTORS = "SAC_NUM_COLLECT_WORKERS"
+THREADS, RANK = "OMP_NUM_THREADS", "SLURM_PROCID"
 LEARNER_CPUS, REPLAY_CPUS, COLLECTOR_CPUS = "SAC_TRAIN_CPUS", "SAC_REVERB_CPUS", "SAC_COLLECT_WORKER_CPUS"
 
 
@@ -30,8 +31,8 @@ class Share:
     def environ(self, collector: int | None = None) -> dict[str, str]:
         """Environment variables of the process; collectors get their number as SLURM_PROCID."""
         threads = str(self.threads)
-        own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-        return own if collector is None else {**own, "SLURM_PROCID": str(collector)}
+        own = {THREADS: threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        return own if collector is None else {**own, RANK: str(collector)}
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,20 @@ def number_per_role(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """CPUs of the learner and of each collector where nothing is dealt out: by the variables, else 1. Raises
     ParamsError."""
     return _count(environ, LEARNER_CPUS) or 1, _count(environ, COLLECTOR_CPUS) or 1
+
+
+def number_of_threads(environ: Mapping[str, str] = os.environ) -> int:
+    """Threads of a process by OMP_NUM_THREADS, whose first number counts; without it 1. Raises ParamsError."""
+    outer = environ.get(THREADS, "").partition(",")[0]
+    return _count({THREADS: outer}, THREADS) or 1
+
+
+def number_of_worker(environ: Mapping[str, str] = os.environ) -> int:
+    """Number of a collector by SLURM_PROCID; without it 0. Raises ParamsError."""
+    text = environ.get(RANK, "").strip() or "0"
+    if not text.isdecimal():
+        raise ParamsError(f"{RANK}: found {text!r}, expected the number of a collector, or --worker")
+    return int(text)
 
 
 def deal(collectors: int, cpus: Collection[int] | None = None, environ: Mapping[str, str] = os.environ) -> Shares:

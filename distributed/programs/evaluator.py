@@ -25,6 +25,7 @@ from envolve.distributed.files.policy_file import Policy, greedy_policy, read_po
 from envolve.distributed.programs.collector import seed_of
 from envolve.distributed.programs.learner import POLICIES, Kept, stays
 from envolve.envs.worlds.file import write_atomic
+from envolve.outer.checkpoint import RunError
 
 EVALUATIONS = "evaluations.csv"
 HEADER = ("step", "member", "episodes", "mean_return", "std_return", "mean_length", "success")
@@ -46,7 +47,7 @@ def greedy_episode(env: Any, policy: Policy, seed: int, horizon: int) -> tuple[f
 
 class Evaluator:
     def __init__(self, params: TrainParamsBase, keys: Tensor, folder: Path, kept: Kept = stays) -> None:
-        """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError."""
+        """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError, RunError."""
         self.params, self.folder, self.kept, self.key = params, folder, kept, rng.fold(keys, rng.TEST)
         self.env = params.eval_env(0, seed_of(self.key[0], 0))
         self.lines = self._read()
@@ -54,6 +55,10 @@ class Evaluator:
     def _read(self) -> list[tuple[str, ...]]:
         path = self.folder / EVALUATIONS
         lines = list(csv.reader(read_text(path, TABLE_BYTES).splitlines()))[1:] if path.exists() else []
+        for number, line in enumerate(lines, 2):
+            if len(line) not in (len(HEADER), len(HEADER) - 1) or not all(v.isdecimal() for v in line[:2]):
+                words = f"expected values of {', '.join(HEADER)}; remove the line, and its policy is evaluated again"
+                raise RunError(f"{path}:{number}: found {','.join(line)[:80]!r}, {words}")
         return [tuple(line + [""] * (len(HEADER) - len(line))) for line in lines]  # earlier versions had no success
 
     def due(self) -> list[Path]:

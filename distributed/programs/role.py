@@ -15,7 +15,6 @@ if __name__ == "__main__":
 
 import argparse
 import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from envolve.distributed.files.board import chart_name
 from envolve.distributed.files.params import TrainParamsBase
 from envolve.distributed.files.params_file import frozen
 from envolve.distributed.files.run_folder import REPLAY, RunSettings, is_done, read_settings
+from envolve.distributed.programs.cpus import RANK, number_of_threads, number_of_worker
 from envolve.distributed.programs.running import PAUSE, run_collector, run_evaluator, run_learner
 from envolve.distributed.programs.supervisor import DONE, FAILED, STUCK, WRONG
 from envolve.distributed.programs.turns import make_hub, widths_of
@@ -41,6 +41,7 @@ from envolve.outer.reporting.board import Board
 log = logging.getLogger("envolve")
 
 ROLES = ("learner", "replay", "collector", "evaluator")
+LOOPBACK = "127.0.0.1"
 FAREWELL = 10.0  # s that a complete run's hub stays, so that collectors hear of it
 
 
@@ -60,7 +61,8 @@ def run_role(role: str, folder: Path, worker: int, bind: str) -> None:
     """Runs the program to the end of the run. Raises RunError, ConfigError, HubGone, OSError."""
     params, settings = frozen(folder), read_settings(folder)
     if not 0 <= worker < settings.num_collectors:
-        raise ConfigError([f"--worker: found {worker}, expected 0 to {settings.num_collectors - 1}"])
+        most = settings.num_collectors - 1
+        raise ConfigError([f"--worker (without it {RANK}): found {worker}, expected 0 to {most}"])
     own = {"learner": "learner", "replay": REPLAY, "collector": f"train/{worker}", "evaluator": "eval"}[role]
     (folder / own).mkdir(parents=True, exist_ok=True)
     with locked(folder / own):
@@ -90,18 +92,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--bind",
-        default="127.0.0.1",
+        default=None,
         metavar="ADDRESS",
-        help="of the replay: where it listens, for a run on several machines one that the others "
-        "reach; 0.0.0.0: at all of them, and the others go by the host name",
+        help=f"of the replay: where it listens (default: {LOOPBACK}), for a run on several machines one that the "
+        "others reach; 0.0.0.0: at all of them, and the others go by the host name",
     )
     args = parser.parse_args(argv)
     logging.basicConfig(format=f"{args.role}: %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    worker = int(os.environ.get("SLURM_PROCID", "0")) if args.worker is None else args.worker
     try:
-        run_role(args.role, args.exp_dir, worker if args.role == "collector" else 0, args.bind)
+        torch.set_num_threads(number_of_threads())
+        worker = 0
+        if args.role == "collector":
+            worker = number_of_worker() if args.worker is None else args.worker
+        elif args.worker is not None:
+            raise ConfigError([f"--worker: found it with {args.role}, expected it with collector alone"])
+        if args.role != "replay" and args.bind is not None:
+            raise ConfigError([f"--bind: found it with {args.role}, expected it with replay alone"])
+        run_role(args.role, args.exp_dir, worker, args.bind or LOOPBACK)
     except ConfigError as e:
         log.error("%s", e)
         return WRONG

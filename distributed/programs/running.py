@@ -6,6 +6,7 @@ folder is not the run's own, it goes there.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,8 @@ def run_learner(
                 pass
             while not program.learn():
                 pass
-        program.finish()
+        with contextlib.suppress(Finished):  # the hub has heard of it already, and has ended
+            program.finish()
 
 
 def run_collector(

@@ -13,13 +13,11 @@ import logging
 import os
 import shutil
 import socket
-import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from envolve.core.cleaning import one_line
-from envolve.distributed.engine.calls import PATIENCE, PAUSE, RAISED, HubCalls, HubGone
+from envolve.distributed.engine.calls import HubCalls, HubGone, HubTrouble
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.engine.limits import CALLS
 from envolve.distributed.engine.wire import WireError, pack, unpack
@@ -83,29 +81,22 @@ class RunHub(Files, Words):
 
 
 class RayHub(HubCalls):
-    """Client of a :class:`RunHub`; a call waits while Ray starts the actor again."""
+    """Client of a :class:`RunHub`."""
 
     def __init__(self, actor: actors.Handle) -> None:
         self.actor = actor
 
-    def _call(self, name: str, *args: Any, wait: float = 0.0) -> Any:
-        """Raises HubGone, RunError, and what the hub's method raises."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                reply = unpack(actors.call(self.actor, "call", name, pack(args)))
-                break
-            except actors.Gone as e:
-                raise HubGone(f"the hub is gone: {e}") from None
-            except (WireError, ValueError, RuntimeError) as e:
-                raise RunError(f"the hub refused: {name}: {_last_line(e)}") from None
-            except OSError as e:  # its disk is full, say; it goes on
-                if time.monotonic() > deadline:
-                    raise HubGone(f"the hub fails: {name}: {_last_line(e)}, for {PATIENCE:.0f} s") from None
-                time.sleep(PAUSE)
-        if isinstance(reply, str):
-            raise RAISED[reply]
-        return reply[0]
+    def _ask(self, name: str, request: bytes, wait: float) -> bytes:
+        """Waits while Ray starts the actor again."""
+        try:
+            answer: bytes = actors.call(self.actor, "call", name, request)
+        except actors.Gone as e:
+            raise HubGone(f"the hub is gone: {e}") from None
+        except (WireError, ValueError, RuntimeError) as e:
+            raise RunError(f"the hub refused: {name}: {_last_line(e)}") from None
+        except OSError as e:  # its disk is full, say; it goes on
+            raise HubTrouble(f"the hub fails: {name}: {_last_line(e)}") from None
+        return answer
 
 
 def _last_line(e: Exception) -> str:

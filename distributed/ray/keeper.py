@@ -39,6 +39,7 @@ TRANSITIONS = re.compile(re.escape(REPLAY) + r"/rows_\d{12,19}\.log", re.ASCII)
 PIECE = 32 * 2**20  # bytes of a file that travel at once
 HUB_FOLDER = "envolve_hub"  # begins its name
 COPY = "ray_copy"  # says it, in the run's folder
+TERM = "ray_term"  # of the newest hub, likewise
 
 
 class Files:
@@ -103,16 +104,25 @@ class Keeper(Files, Words):
     def __init__(self, folder: str) -> None:
         """Raises RunError, OSError."""
         Words.__init__(self, Path(folder), read_settings(Path(folder)).num_collectors)
-        self.term, self.lock = 0, threading.Lock()
+        self.term, self.lock = self._kept_term(), threading.Lock()
 
     def hello(self) -> int:
         return os.getpid()
 
     def begin(self) -> int:
-        """A new hub takes over -> its term, which is higher than those before, also of a keeper that was killed."""
+        """A new hub takes over -> its term, which is higher than those before, also of a keeper that was killed and of
+        a clock that went backwards."""
         with self.lock:
             self.term = max(time.time_ns(), self.term + 1)
+            write_atomic(str(self.folder / TERM), f"{self.term}\n".encode())
             return self.term
+
+    def _kept_term(self) -> int:
+        path = self.folder / TERM
+        text = read_text(path).strip() if path.exists() else "0"
+        if not re.fullmatch(r"\d{1,20}", text, re.ASCII):
+            raise RunError(f"{path}: found {text[:40]!r}, expected a number; remove the file if no other hub runs")
+        return int(text)
 
     def names(self) -> list[str]:
         """Files from which a hub begins, those that say how far the run is last."""
@@ -162,7 +172,6 @@ class Keeper(Files, Words):
     def _check(self, term: int) -> None:
         if term < self.term:
             raise actors.Gone("another hub has taken over")
-        self.term = term  # of a keeper that was started again
 
 
 class Copy:
@@ -209,8 +218,7 @@ class MirroredLog(ReplayLog):
         try:
             self.copy.tell("append", self._name(Path(self.file.name)), at, data)
         except BaseException:
-            self.file.truncate(at)  # it is not acknowledged, and may come again
-            self.file.seek(at)
+            self.take_back(at)
             raise
 
     def _cut(self, path: Path, size: int) -> None:

@@ -18,10 +18,12 @@ from typing import Callable, Dict, Optional, Tuple
 
 from envolve.core.cleaning import one_line
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
+from envolve.outer.exchange.sources import sources
 
 log = logging.getLogger("envolve")
 
 MAX_BEAT_BYTES = 8192
+MOST_DIGITS = 18  # of a worker's id: of a longer one no master hears
 MAX_WORDS = 1000  # characters that a file has to say to people
 ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
 STARTING = "starting"  # what a worker is doing before it can take a chunk
@@ -32,7 +34,8 @@ LONGEST_INTERVAL = 60.0  # between beats: what a file says beyond it is not beli
 @dataclass
 class Beat:
     """Content of a heartbeat file. ``doing``: the SHA-256 of the input in evaluation, "" when idle, STARTING before
-    that; ``note``: text for the other side to log."""
+    that; ``note``: text for the other side to log; ``code``: which code it evaluates with (``sources.py``), "" if the
+    file does not say: earlier versions and the workers of others need not."""
 
     uuid: str
     counter: int
@@ -44,6 +47,7 @@ class Beat:
     run_id: str = ""
     doing: str = ""
     note: str = ""
+    code: str = ""
 
     @property
     def where(self) -> str:
@@ -52,6 +56,7 @@ class Beat:
 
 _KINDS: Dict[str, Tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 _FIELDS = {f.name: _KINDS[str(f.type)] for f in fields(Beat)}
+_NEEDED = _FIELDS.keys() - {"code"}
 
 
 def _encodable(text: str) -> bool:
@@ -73,17 +78,18 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
         content = json.loads(data.decode("utf-8")) if data is not None else None
     except (NotReady, Rejected, ValueError, RecursionError):
         return None
-    if type(content) is not dict or content.keys() != _FIELDS.keys():
+    if type(content) is not dict or not _NEEDED <= content.keys() <= _FIELDS.keys():
         return None
-    for key, kinds in _FIELDS.items():
-        value = content[key]
+    for key, value in content.items():
+        kinds = _FIELDS[key]
         if type(value) not in kinds or (type(value) is not str and not -(2**53) < value < 2**53):
             return None
         if type(value) is str and not (value.isascii() or _encodable(value)):  # JSON can hold texts that UTF-8 cannot
             return None
     if content["interval"] <= 0:
         return None
-    content.update({key: one_line(content[key], MAX_WORDS) for key in ("host", "run_id", "note")})  # they go to logs
+    words = content.keys() & {"host", "run_id", "note", "code"}  # they go to logs
+    content.update({key: one_line(content[key], MAX_WORDS) for key in words})
     return Beat(**content)
 
 
@@ -120,6 +126,14 @@ class Watch:
         if last is None or last.machine != self._host.machine:
             return False
         return not self._host.alive(last.pid, last.started)
+
+
+def other_code(beat: Beat, mine: str) -> str:
+    """What is to be said where the process of a beat runs other code than ``mine``; "" if it does not."""
+    if beat.code == mine:
+        return ""
+    what = f"runs other code ({beat.code})" if beat.code else "does not say which code it runs"
+    return f"{what}, here is {mine}: the same member may score otherwise; start both from one version"
 
 
 def believed(beat: Beat) -> float:
@@ -164,7 +178,8 @@ class Heartbeat:
     ) -> None:
         self._files, self._host, self._name, self._on_beat = files, host, name, on_beat
         self.doing = self.note = ""
-        self._beat = Beat(uuid.uuid4().hex, 0, host.machine, host.name, host.pid, host.started, interval, run_id)
+        own = uuid.uuid4().hex, 0, host.machine, host.name, host.pid, host.started, interval
+        self._beat = Beat(*own, run_id=run_id, code=sources())
         self._lock = threading.Lock()
         self._cancel: Optional[Callable[[], None]] = None
         self._closed = self._failing = False

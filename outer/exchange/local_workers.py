@@ -110,10 +110,10 @@ class LocalProcesses:
 def start_some(
     bohb_id: int, sync_dir: str | os.PathLike[str], plugins: str | os.PathLike[str] | None, free_id: int = 0
 ) -> str:
-    """What a user types to start a worker for the master with BOHB-ID ``bohb_id``, from an id that is free. plugins: as
-    of :class:`LocalWorkers`."""
-    words = [*commands.typed("GTN_worker.py"), str(bohb_id), str(free_id), "--sync-dir", os.fspath(sync_dir)]
-    words += [] if plugins is None else ["--plugins", os.fspath(plugins)]
+    """What a user types to start a worker for the master with BOHB-ID ``bohb_id``, from an id that is free, in
+    whatever folder they stand. plugins: as of :class:`LocalWorkers`."""
+    words = [*commands.typed("GTN_worker.py"), str(bohb_id), str(free_id), "--sync-dir", os.path.abspath(sync_dir)]
+    words += [] if plugins is None else ["--plugins", os.path.abspath(plugins)]
     return f"start some, one per core: {shlex.join(words)} &"
 
 

@@ -40,8 +40,9 @@ class Mailbox:
         self._result = re.compile(rf"{bohb_id}_(0|[1-9]\d*)_result_check\.pt")
 
     def clear(self) -> None:
-        """Removes the files of an earlier master. Raises ExchangeError."""
-        leftover = re.compile(rf"\.?{self._bohb_id}_\d+_(input|result)(_check)?\.pt(\.|$)")
+        """Removes the files of an earlier master, and what killed processes began to write. Raises ExchangeError."""
+        b = self._bohb_id
+        leftover = re.compile(rf"\.?{b}_\d+_(input|result)(_check)?\.pt(\.|$)|\.{b}_\w+_heartbeat\..*\.tmp$")
         for name in self._files.names():
             if leftover.match(name):
                 self._files.remove(name)

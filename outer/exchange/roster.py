@@ -14,16 +14,19 @@ from envolve.outer.exchange.heartbeat import (
     ALIVE,
     DEAD,
     MISSED_BEATS,
+    MOST_DIGITS,
     UNKNOWN,
     Beat,
     Watch,
     believed,
     name_of,
+    other_code,
     read_beat,
 )
 from envolve.outer.exchange.lanes import Lanes, raise_first
 from envolve.outer.exchange.machine import Files, Host, NotReady, Rejected
 from envolve.outer.exchange.pairs import read_pair, remove_pair, stem
+from envolve.outer.exchange.sources import sources
 
 log = logging.getLogger("envolve")
 
@@ -63,6 +66,7 @@ class Slot:
     barred_until: float = 0.0
     odd_since: float | None = None  # since when its result files do not match
     strays: int = 0  # unexpected results
+    compared: str = ""  # uuid of the process whose code was compared with this one's
 
     def release(self) -> None:
         """Forgets its chunk; the worker gets the next chunk when it says that it is idle."""
@@ -85,7 +89,7 @@ class Roster:
     def __init__(self, files: Files, host: Host, bohb_id: int, timeout: float, lanes: Lanes | None = None) -> None:
         self._files, self._host, self._bohb_id, self._timeout = files, host, bohb_id, timeout
         self._lanes = lanes or Lanes(0)
-        self._pattern = re.compile(rf"{bohb_id}_(0|[1-9]\d{{0,8}})_heartbeat")
+        self._pattern = re.compile(rf"{bohb_id}_(0|[1-9]\d{{0,{MOST_DIGITS - 1}}})_heartbeat")
         self.slots: dict[int, Slot] = {}
 
     def usable(self) -> list[Slot]:
@@ -195,6 +199,10 @@ class Roster:
         elif slot.alive and not alive:
             log.warning("worker %d is gone", slot.id)
         slot.alive = alive
+        if alive and slot.beat is not None and slot.beat.uuid != slot.compared:
+            slot.compared = slot.beat.uuid
+            if other := other_code(slot.beat, sources()):
+                log.error("worker %d %s", slot.id, other)
 
     def _bury(self, slot: Slot, issue: Issue) -> Loss:
         name = stem(self._bohb_id, slot.id, "input")

@@ -14,10 +14,20 @@ from typing import Any, Callable, Optional
 
 from envolve.core import commands, plugins
 from envolve.outer.exchange.evaluation import ChunkEvaluation, Evaluate
-from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
+from envolve.outer.exchange.heartbeat import (
+    ALIVE,
+    MOST_DIGITS,
+    STARTING,
+    Heartbeat,
+    Watch,
+    name_of,
+    other_code,
+    read_beat,
+)
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
 from envolve.outer.exchange.messages import QUIT, chunk_from, result_content
 from envolve.outer.exchange.pairs import read_pair, reject_pair, remove_pair, stem, write_pair
+from envolve.outer.exchange.sources import sources
 
 log = logging.getLogger("envolve")
 
@@ -82,7 +92,9 @@ class Worker:
             self.close()
 
     def start(self) -> None:
-        """Claims the slot, then loads the evaluation."""
+        """Claims the slot, then loads the evaluation. Raises SecondWorkerError, ExchangeError."""
+        if self.worker_id >= 10**MOST_DIGITS:
+            raise ExchangeError(f"ID: found {self.worker_id}, expected at most {MOST_DIGITS} digits")
         self._heartbeat.doing = STARTING
         owner = self._heartbeat.claim()
         if owner is not None:
@@ -198,6 +210,8 @@ class Worker:
         self._master_state = state
         if state == ALIVE and beat is not None:
             log.info("worker %d: master of run %s found (%s)", self.worker_id, beat.run_id, beat.where)
+            if other := other_code(beat, sources()):
+                log.error("worker %d: its master %s", self.worker_id, other)
         else:
             masters = [m.group(1) for m in map(re.compile(r"(\d+)_master_heartbeat$").match, self._files.names()) if m]
             others = sorted((m for m in masters if m != str(self.bohb_id)), key=int)

@@ -36,6 +36,7 @@ CONNECT_SECONDS = 3.0
 # How Ray tries to connect, read at its import. It would try for 20 s with a wrong token, and for a quarter of an hour
 # where something else answers
 PATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_py_gcs_connect_timeout_s": "5"}
+OPEN = "r"  # Ray opens its folder of logs and sockets to every user; the one around it is its user's alone
 STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
 
 
@@ -63,6 +64,7 @@ class RayCluster:
         self._start, self._cpus, self._gpus = start, cpus, gpus
         self._handles: dict[int, Any] = {}
         self._slots: dict[str, int] = {}  # of each node
+        self._requested = False
         self.events = Foremen(ray, self._handles, self._pin, foreman)
 
     def nodes(self) -> list[Node]:
@@ -79,9 +81,10 @@ class RayCluster:
         return sorted(found, key=lambda n: n.id)
 
     def request(self, workers: int) -> None:
-        """Asks an autoscaling cluster for room for so many workers; others ignore it."""
+        """Asks an autoscaling cluster for room for so many workers, until :meth:`close`; others ignore it."""
         from ray.autoscaler.sdk import request_resources
 
+        self._requested = workers > 0
         bundle = {"CPU": self._cpus, **({"GPU": self._gpus} if self._gpus else {})}
         request_resources(bundles=[bundle] * workers)
 
@@ -127,6 +130,9 @@ class RayCluster:
         for worker in list(self._handles):
             self.end(worker)
         self.events.close()
+        if self._requested:  # Ray keeps it after the end of this process: no node would go any more
+            with contextlib.suppress(Exception):  # the cluster is gone
+                self.request(0)
 
     def _pin(self, node: str) -> dict[str, Any]:
         """Options that bind an actor to a node."""
@@ -159,7 +165,8 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
             folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             stack.enter_context(_loopback(folder))
-            options = {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
+            own = os.path.join(folder, OPEN)
+            options = {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES, "_temp_dir": own}
         else:
             _check_reachable(address)
             for name, value in PATIENCE.items():

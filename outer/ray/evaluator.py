@@ -7,25 +7,21 @@ executed only if the configuration names their SHA-256.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import envolve
 from envolve.core import plugins
-from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.outer.exchange.evaluation import ChunkEvaluation, Evaluate
 from envolve.outer.exchange.pairs import pack, unpack
+from envolve.outer.exchange.sources import sources
 from envolve.outer.ray.codec import Drawn, NotDrawn, answer, drawing, work_of
 
 CONFIGS, GROUNDS = 64, 2  # that a worker remembers, the latest; its driver counts along
-ROOMS = ("core", "worlds", "envs", "agents", "outer")  # whose code a result depends on
 Versions = dict[str, str]
 
 
@@ -94,19 +90,6 @@ def versions(*more: str) -> Versions:
         "torch": torch.__version__.partition("+")[0],
         "numba": numba.__version__,
     }
-
-
-@lru_cache(maxsize=8)
-def sources(*more: str) -> str:
-    """Hash of the code that this process evaluates members with: two checkouts may call themselves the same version."""
-    digest, root = hashlib.sha256(), Path(envolve.__file__).parent
-    for room in (*ROOMS, *more):
-        for path in sorted((root / room).rglob("*.py"), key=str):
-            if "env_code" in path.parts or "user_functions" in path.parts or path.name == "step.py":
-                continue  # of users
-            digest.update(f"{path.relative_to(root)}\n".encode())
-            digest.update(hashlib.sha256(read_plain(path, TEXT_BYTES)).digest())
-    return digest.hexdigest()[:12]
 
 
 def differences(mine: Versions, theirs: dict[str, str]) -> list[str]:

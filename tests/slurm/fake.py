@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROGRAM = """#!{python}
+PROGRAM = """#!{python} -IS
 import json, os, re, sys
 path = {path!r}
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -25,7 +24,7 @@ from tests.outer.ray import local
 from tests.outer.small import CLIFF, ROOT, cliff
 from tests.outer.test_run import files, undisturbed
 
-SRUN = """#!{python}
+SRUN = """#!{python} -IS
 import os, signal, subprocess, sys
 words = sys.argv[1:]
 at = next(i for i, w in enumerate(words) if not w.startswith("-"))
@@ -143,18 +142,27 @@ def test_a_job_without_its_first_node_is_requeued_by_another(
 ) -> None:
     """Whose daemon SLURM tells to end, or which misses the head."""
     (tmp_path / "bin/scontrol").write_text(SHOWS.format(state=state, host=host, calls=slurm))
-    monkeypatch.setattr(ray_job, "HEAD_SECONDS", 60.0 if told else 0.5)
-    monkeypatch.setattr(ray_job, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(ray_job, "HEAD_SECONDS", 600.0 if told else 0.2)
+    monkeypatch.setattr(ray_job, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(ray_job, "daemon", lambda *_: ["sleep", "60"])
     address = f"127.0.0.1:{ray_job.free_port('127.0.0.1')}"
     words = ["--run-dir", str(tmp_path), "--address", address, "--kill-after=0.2", "--max-requeues=3"]
-    main = threading.main_thread().ident
-    timer = threading.Timer(2.0, lambda: signal.pthread_kill(main, signal.SIGTERM))
+    real, asked = ray_job.orphaned, []
+
+    def orphaned(job: str) -> bool:
+        asked.append(job)
+        found = real(job)
+        if not found and not told:  # it goes on, until SLURM ends it
+            signal.raise_signal(signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr(ray_job, "orphaned", orphaned)
     with signals_kept():
-        timer.start()
+        if told:
+            signal.raise_signal(signal.SIGTERM)
         assert ray_job.main(words) == int(lost)
-        timer.join()
         signal.sigtimedwait({signal.SIGTERM}, 0)
+    assert asked == ["77"] * (1 if told or lost else 2)
     assert (slurm.read_text().splitlines() if slurm.exists() else []) == ["requeue 77"] * lost
 
 

@@ -260,17 +260,19 @@ def ended(pid: int) -> bool:
 
 def test_one_node_ends_with_its_masters(tmp_path: Path) -> None:
     """Codes 0 and 2 of two masters: the worst counts, the workers are gone, each master was on CPUs of its own."""
-    script = 'echo "{BOHB_ID} $(taskset -pc $$)" >> ' + str(tmp_path / "cpus") + "; sleep 0.5; exit $((2 * {BOHB_ID}))"
+    cpus, workers_file = tmp_path / "cpus", tmp_path / "workers"
+    all_run = f'until [ "$(cat {workers_file} | wc -l)" -eq 4 ]; do sleep 0.05; done'
+    script = f'echo "{{BOHB_ID}} $(taskset -pc $$)" >> {cpus}; {all_run}; exit $((2 * {{BOHB_ID}}))'
     process = node(tmp_path, "--masters=2", "--workers=2", "--", "sh", "-c", script)
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 2, out
-    workers = lines(tmp_path / "workers", 4)
+    workers = lines(workers_file, 4)
     ids = [" ".join(line.split()[2:4]) for line in workers]
     assert sorted(ids) == ["0 0", "0 1", "1 0", "1 1"]
     assert all(ended(int(line.split()[0])) for line in workers)
     allowed = sorted(os.sched_getaffinity(0))
     expected = [sorted(group.master) for group in split(allowed, 2)]
-    for line in lines(tmp_path / "cpus", 2):
+    for line in lines(cpus, 2):
         assert spread(line.rsplit(": ", 1)[1]) == expected[int(line[0])]
 
 

@@ -17,7 +17,7 @@ from envolve.slurm.commands import workers_command
 
 ROOT = Path(__file__).parents[2]
 # Its arguments: GTN_worker.py BOHB_ID ID --sync-dir DIR ...; worker 5 dies once, worker 6 is told to end
-STUB = """#!{python}
+STUB = """#!{python} -IS
 import os, pathlib, sys, time
 folder, (bohb_id, i) = pathlib.Path({folder!r}), sys.argv[2:4]
 with open(folder / "starts", "a") as f:

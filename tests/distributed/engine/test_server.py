@@ -10,14 +10,18 @@ import grpc
 import pytest
 import torch
 
+from envolve.distributed.engine import calls
+from envolve.distributed.engine import server as server_module
 from envolve.distributed.engine.calls import HubGone
 from envolve.distributed.engine.client import RemoteHub
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.engine.server import ADDRESS, SERVICE, HubServer
 from envolve.distributed.engine.wire import pack
+from envolve.distributed.files.run_folder import DONE
 from envolve.distributed.memory.rows import Chunk
 from envolve.distributed.programs.turns import make_hub
 from envolve.outer.checkpoint import RunError
+from envolve.outer.exchange.sources import sources
 from tests.distributed.toy import Run, results, small
 
 
@@ -126,7 +130,72 @@ def test_who_finds_no_hub_waits_and_then_says_so(tmp_path: Path) -> None:
     hub.close()
 
 
-def test_trouble_of_the_hub_itself_is_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("text", ["", "[1]", '{"address": 5, "token": "t"}', '{"address": "127.0.0.1:1"}'])
+def test_a_file_that_names_no_hub_is_waited_out_and_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / ADDRESS).write_text(text)
+    with pytest.raises(HubGone, match="hub.json.*, for 0 s"):
+        RemoteHub(tmp_path, patience=0.2).progress()
+
+
+def test_nobody_waits_for_the_hub_of_a_complete_run(tmp_path: Path) -> None:
+    """A collector in a long turn finds neither the hub that said so nor, for ever, another."""
+    run, hub = Run(small(), tmp_path), RemoteHub(tmp_path, patience=1e9)
+    server = HubServer(run.hub, tmp_path)
+    assert hub.progress().steps == 0
+    server.close()
+    (tmp_path / DONE).touch()
+    with pytest.raises(Finished):
+        hub.append(Chunk(0, 0, 0, 1, torch.zeros(1, 10, 14), torch.zeros(0, 2)))
+    hub.close()
+
+
+def test_a_hub_of_another_checkout_is_named(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    """Programs that are started by hand, on machines that each have a checkout."""
+    run, hub = Run(small(), tmp_path), RemoteHub(tmp_path)
+    for code in (server_module.sources("distributed"), "0123456789ab", "0123456789ab"):
+        monkeypatch.setattr(server_module, "sources", lambda room, code=code: code)
+        server = HubServer(run.hub, tmp_path)
+        assert hub.progress().steps == 0
+        server.close()
+        said = [r.message for r in caplog.records if "runs other code" in r.message]
+        assert len(said) == (code == "0123456789ab")
+    assert said == [f"the hub of {hub.path} runs other code (0123456789ab) than this program "
+                    f"({sources('distributed')}): start both from one version"]  # fmt: skip
+    hub.close()
+
+
+@pytest.mark.parametrize("bind, heard", [("::1", "[::1]"), ("[::1]", "[::1]"), ("10.99.99.99", "")])
+def test_where_a_hub_may_listen(tmp_path: Path, bind: str, heard: str) -> None:
+    run = Run(small(), tmp_path)
+    if not heard:
+        with pytest.raises(OSError, match="cannot listen at 10.99.99.99, expected an address of this machine"):
+            HubServer(run.hub, tmp_path, bind)
+        return
+    if not Path("/proc/net/if_inet6").exists() or not Path("/proc/net/if_inet6").read_text():
+        pytest.skip("this machine has no IPv6")
+    server, hub = HubServer(run.hub, tmp_path, bind), RemoteHub(tmp_path)
+    assert json.loads((tmp_path / ADDRESS).read_text())["address"].startswith(f"{heard}:")
+    assert hub.progress().steps == 0
+    hub.close()
+    server.close()
+
+
+def test_an_answer_that_is_no_message_ends_the_call(tmp_path: Path, monkeypatch: Any) -> None:
+    hub = RemoteHub(tmp_path)
+    monkeypatch.setattr(hub, "_ask", lambda *_: b"\xff\xff\xff\xff")
+    with pytest.raises(RunError, match="answer to progress is no message"):
+        hub.progress()
+
+
+def test_a_long_wait_is_said_once(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    monkeypatch.setattr(calls, "QUIET", 0.1)
+    with pytest.raises(HubGone):
+        RemoteHub(tmp_path, patience=0.7).progress()
+    words = f"no hub is named in {tmp_path / ADDRESS}; waiting for it, 1 s at most"
+    assert caplog.messages == [words]
+
+
+def test_trouble_of_the_hub_itself_is_waited_for(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
     run, hub, left = Run(small(), tmp_path), RemoteHub(tmp_path, patience=20), [2]
     progress = run.hub.progress
 
@@ -140,9 +209,12 @@ def test_trouble_of_the_hub_itself_is_waited_for(tmp_path: Path, monkeypatch: An
     server = HubServer(run.hub, tmp_path)
     try:
         assert hub.progress().steps == 0 and left == [0]
-        left[0], hub.patience = 10**9, 0.3
+        left[0], hub.patience = 10**9, 0.5
         with pytest.raises(HubGone, match="fails: progress: OSError.*No space left"):
             hub.progress()
+        assert left[0] < 10**9 - 2  # it was tried more than twice
+        said = [r.message for r in caplog.records if r.levelname == "ERROR"]
+        assert said == ["hub: progress: OSError: [Errno 28] No space left on device"], "its log does not fill the disk"
     finally:
         hub.close()
         server.close()

@@ -254,6 +254,8 @@ def test_a_resume_uses_the_copies(files: tuple[Path, Path], tmp_path: Path, capl
     again = freeze(exp, *files)
     assert dataclasses.asdict(again) == dataclasses.asdict(first) == dataclasses.asdict(frozen(exp))
     assert [r.levelname for r in caplog.records] == ["WARNING"] * 2
+    freeze(exp, files[0], None)
+    assert caplog.messages[-1] == f"no JSON is given; the run continues with {exp / CONFIG_FILE}, with which it started"
 
 
 def test_a_run_that_cannot_begin_leaves_no_folder(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,7 @@ def test_the_log_gives_back_what_it_got(tmp_path: Path) -> None:
     found = list(make_log(tmp_path).read())
     assert [(c.session, c.version, c.worker) for c in found] == [(1, i, i % 3) for i in range(5)]
     assert all(torch.equal(a.rows, b.rows) and torch.equal(a.episodes, b.episodes) for a, b in zip(chunks, found))
+    (tmp_path / "rows_000000000008 copy.log").touch()  # of somebody else
     assert [first for first, _ in make_log(tmp_path).files()] == [0, 8, 16]
 
 
@@ -86,6 +90,31 @@ def test_what_a_kill_tore_is_cut_off(tmp_path: Path, damage: str) -> None:
     log.append(numbered(12, 1))
     log.close()
     assert rewards(log) == list(range(13))
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """As a disk that is full: the system writes what has room, and refuses the rest."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("rows", [3, 4000])  # less and more than Python keeps before it writes
+def test_a_disk_that_was_full_for_a_moment_costs_no_chunk(tmp_path: Path, rows: int) -> None:
+    chunks = [numbered(rows * i, rows, version=i) for i in range(4)]
+    size, log = len(encoded(chunks[0])), make_log(tmp_path, 4 * rows)
+    log.begin_file(0)
+    log.append(chunks[0])
+    with files_of_at_most(size + size // 2), pytest.raises(OSError, match="too large"):
+        log.append(chunks[1])
+    for chunk in chunks[1:]:  # it comes again, and others after it
+        log.append(chunk)
+    log.close()
+    assert [chunk.version for chunk in log.read()] == [0, 1, 2, 3]
 
 
 def test_a_training_is_taken_back(tmp_path: Path) -> None:

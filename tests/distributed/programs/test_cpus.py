@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envolve.distributed.files.params import ParamsError
-from envolve.distributed.programs.cpus import deal, number_of_collectors
+from envolve.distributed.programs.cpus import deal, number_of_collectors, number_of_threads, number_of_worker
 
 MINITAUR = {
     "SAC_NUM_COLLECT_WORKERS": "4",
@@ -28,6 +28,16 @@ def test_the_seeds_variables_for_minitaur() -> None:
         name: "4" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     }
     assert shares.collectors[2].environ(2)["SLURM_PROCID"] == "2"
+
+
+def test_a_program_by_hand_has_threads_and_a_number() -> None:
+    found = [number_of_threads({"OMP_NUM_THREADS": text}) for text in ("", "3", "4,2")]  # 4,2: of two levels
+    assert found == [1, 3, 4] and number_of_threads({}) == 1
+    assert [number_of_worker(environ) for environ in ({}, {"SLURM_PROCID": ""}, {"SLURM_PROCID": "7"})] == [0, 0, 7]
+    with pytest.raises(ParamsError, match="OMP_NUM_THREADS: found 'all', expected a positive integer"):
+        number_of_threads({"OMP_NUM_THREADS": "all"})
+    with pytest.raises(ParamsError, match="SLURM_PROCID: found 'x', expected the number of a collector, or --worker"):
+        number_of_worker({"SLURM_PROCID": "x"})
 
 
 @given(

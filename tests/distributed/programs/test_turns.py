@@ -15,7 +15,7 @@ from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.files.board import LearnerReport
 from envolve.distributed.files.params import ParamsError
 from envolve.distributed.files.policy_file import checkpoint_name, load_policy
-from envolve.distributed.files.run_folder import RunSettings, keep_settings
+from envolve.distributed.files.run_folder import SESSION, RunSettings, keep_settings, next_session
 from envolve.distributed.programs.evaluator import EVALUATIONS, HEADER, greedy_episode
 from envolve.distributed.programs.learner import CHECKPOINT, Learner
 from envolve.distributed.programs.off_policy import make_population
@@ -152,8 +152,8 @@ def test_async_bounds_how_old_a_policy_is(tmp_path: Path) -> None:
         assert 0 <= 2 * rule.pushes - rule.pulls <= 4
         pushed.append(rule.pushes)
         run.collectors[len(pushed) % 2].turn()
-    ages = {run.hub.progress().staleness} | {p.staleness for p in run.news[3:]}
-    assert max(a for a in ages if a == a) >= 1  # it is behind, and says so
+    ages = [p.staleness for p in run.news[1:]] + [run.hub.progress().staleness]
+    assert all(0 <= age <= 2 for age in ages) and ages[-1] > 0.9, ages  # it is behind, and says so in every line
     assert all(chunk.version <= 20 for chunk in run.chunks)
 
 
@@ -241,6 +241,22 @@ def test_evaluations_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     Run(params, tmp_path).finish()
     lines = (tmp_path / EVALUATIONS).read_text().splitlines()
     assert lines[:2] == [",".join(HEADER), "0,0,2,1,0,4,"] and len(lines) == 5
+
+
+@pytest.mark.parametrize("line", ["x,y", "4,0,2", "4,0,2,1,0,4,1,9", ""])
+def test_a_line_that_is_no_evaluation_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / EVALUATIONS).write_text(f"{','.join(HEADER)}\n0,0,2,1,0,4,\n{line}\n")
+    with pytest.raises(RunError, match=r"evaluations.csv:3: found .*, expected values of step.*; remove the line"):
+        Run(small(), tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "one", "-3"])
+def test_a_damaged_number_of_starts_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / SESSION).write_text(text)
+    with pytest.raises(RunError, match=f"session: found '{text}', expected how often a learner was started; write"):
+        next_session(tmp_path)
+    (tmp_path / SESSION).write_text("4\n")
+    assert [next_session(tmp_path), next_session(tmp_path)] == [5, 6]
 
 
 def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
@@ -16,7 +17,7 @@ from envolve.distributed.files.run_folder import DONE, REPLAY, RunSettings
 from envolve.distributed.memory.rows import Chunk
 from envolve.distributed.ray import keeper
 from envolve.distributed.ray.hub import RunHub
-from envolve.distributed.ray.keeper import BEGUN_WITH, COPY, Copy, Keeper, MirroredLog, empty_folder, name_of
+from envolve.distributed.ray.keeper import BEGUN_WITH, COPY, TERM, Copy, Keeper, MirroredLog, empty_folder, name_of
 from envolve.distributed.ray.programs import programs_of
 from envolve.distributed.ray.run import Run
 from envolve.outer.checkpoint import RunError
@@ -225,6 +226,8 @@ def test_a_hub_that_was_cut_off_changes_nothing_any_more(tmp_path: Path, monkeyp
     new.tell("append", f"{REPLAY}/rows_{0:012d}.log", 0, b"abc")
     again = Keeper(str(tmp_path / "run"))  # the keeper itself was killed
     new.keeper = old.keeper = again
+    with pytest.raises(actors.Gone):
+        old.tell("append", f"{REPLAY}/rows_{0:012d}.log", 0, b"it is the first that this keeper hears")
     new.tell("append", f"{REPLAY}/rows_{0:012d}.log", 3, b"def")
     for method, args in (("append", (0, b"x")), ("cut", (0,)), ("remove", ()), ("sync", ())):
         with pytest.raises(actors.Gone, match="another hub has taken over"):
@@ -233,6 +236,11 @@ def test_a_hub_that_was_cut_off_changes_nothing_any_more(tmp_path: Path, monkeyp
         old.tell("keep_of", DONE, b"")
     assert contents(tmp_path / "run") == {f"rows_{0:012d}.log": b"abcdef"} and not (tmp_path / "run" / DONE).exists()
     assert Copy(again).term > new.term, "whichever keeper gave it"
+    monkeypatch.setattr(time, "time_ns", lambda: 5)  # a clock that went backwards
+    assert Copy(Keeper(str(tmp_path / "run"))).term > new.term
+    (tmp_path / "run" / TERM).write_text("soon")
+    with pytest.raises(RunError, match="ray_term: found 'soon', expected a number"):
+        Keeper(str(tmp_path / "run"))
     newest = Copy(again)
     newest.tell("append", f"{REPLAY}/rows_{0:012d}.log", 3, b"again, after a reply that was lost")
     assert contents(tmp_path / "run") == {f"rows_{0:012d}.log": b"abcagain, after a reply that was lost"}

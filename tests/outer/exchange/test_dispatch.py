@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import logging
 import math
 import re
@@ -13,11 +14,16 @@ import torch
 
 from envolve.core import commands, plugins
 from envolve.outer.config.load import Config
+from envolve.outer.exchange import heartbeat
+from envolve.outer.exchange import worker as worker_module
 from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.dispatch import SecondMasterError
+from envolve.outer.exchange.heartbeat import read_beat
+from envolve.outer.exchange.local_workers import start_some
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.messages import ChunkResult, chunk_content, result_content, result_of
 from envolve.outer.exchange.pairs import pack, read_pair, write_pair
+from envolve.outer.exchange.sources import sources
 from envolve.outer.exchange.worker import SecondWorkerError
 from envolve.outer.launch import _on_files
 from tests.outer.virtual import Cluster, Hang, chunks_of, fake
@@ -536,13 +542,69 @@ def test_the_command_for_workers_is_written_once(tmp_path, monkeypatch):
         assert note == f"waiting for workers; {line % 0}" and dispatcher._advice(3) == line % 3
 
 
+def test_the_command_for_workers_names_the_folder_wherever_it_is_typed(tmp_path, monkeypatch):
+    """In another terminal, or on another machine, the same relative path is another folder."""
+    monkeypatch.chdir(tmp_path)
+    text = start_some(0, "results/GTN_sync", "results/run")
+    assert f"--sync-dir {tmp_path}/results/GTN_sync --plugins {tmp_path}/results/run &" in text
+
+
 def test_start_removes_leftovers_of_its_own_id_alone():
     cluster = Cluster()
     mine = ["0_3_input.pt", "0_3_input_check.pt", "0_0_result.pt", "0_0_input.pt.rejected", ".0_1_input.pt.9.tmp"]
+    mine += [".0_7_heartbeat.9.ab.tmp", ".0_master_heartbeat.9.ab.tmp"]  # of processes that were killed
     others = ["1_0_input.pt", "10_0_result.pt", "0_0_heartbeat", "1_master_heartbeat", "notes.txt"]
+    others += [".1_7_heartbeat.9.ab.tmp", ".10_master_heartbeat.9.ab.tmp"]
     cluster.machine.files.update({name: b"x" for name in mine + others})
     cluster.master()
     assert set(cluster.machine.files) == set(others) | {"0_master_heartbeat"}
+
+
+def test_a_worker_of_another_checkout_is_named_on_both_sides(monkeypatch, caplog):
+    """The same seed shall give the same bytes: a worker that was left from before an update trains by the code of
+    then."""
+    cluster = Cluster()
+    monkeypatch.setattr(heartbeat, "sources", lambda: "0123456789ab")  # as the old one's own
+    cluster.worker(3)
+    monkeypatch.undo()
+    cluster.worker(4)
+    master = cluster.master()
+    caplog.clear()
+    check(master.evaluate(chunks_of(6)), chunks_of(6))
+    cluster.workers[3]._look_for_master()
+    told = f"here is {sources()}: the same member may score otherwise; start both from one version"
+    said = [r.message for r in caplog.records if r.levelno == logging.ERROR]
+    assert said == [f"worker 3 runs other code (0123456789ab), {told}"]
+    caplog.clear()
+    monkeypatch.setattr(worker_module, "sources", lambda: "0123456789ab")
+    cluster.worker(5)
+    assert f"worker 5: its master runs other code ({sources()}), here is 0123456789ab" in caplog.text
+
+
+def test_a_beat_need_not_say_which_code_runs(caplog):
+    """Of workers that others wrote, and of earlier versions."""
+    cluster = Cluster()
+    cluster.worker(0)
+    content = json.loads(cluster.machine.files["0_0_heartbeat"])
+    assert content.pop("code") == sources()
+    cluster.machine.files["0_0_heartbeat"] = json.dumps(content).encode()
+    assert read_beat(cluster.files, "0_0_heartbeat").code == ""
+    master = cluster.master()
+    assert master.workers() == [0]
+    assert "worker 0 does not say which code it runs, here is" in caplog.text
+
+
+@pytest.mark.parametrize("id", [4294967296, 10**18 - 1])
+def test_an_id_may_be_long(id):
+    """As those of jobs are."""
+    cluster = Cluster()
+    cluster.worker(id)
+    check(cluster.master().evaluate(chunks_of(2)), chunks_of(2))
+
+
+def test_an_id_that_no_master_would_see_is_refused():
+    with pytest.raises(ExchangeError, match=f"ID: found {10**18}, expected at most 18 digits"):
+        Cluster().worker(10**18)
 
 
 def test_close_leaves_workers_waiting_or_tells_them_to_quit():

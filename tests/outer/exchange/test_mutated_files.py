@@ -331,7 +331,7 @@ class Heartbeats:
         host = VirtualHost(self.cluster.machine, 1)
         self.host, self.roster = host, Roster(self.files, host, 0, 30.0)
         self.beat = dict(uuid="a" * 32, counter=5, machine=host.machine, host="here", pid=1, started=7, interval=1.0)
-        self.beat.update(run_id="run", doing="", note="")
+        self.beat.update(run_id="run", doing="", note="", code="0123456789ab")
 
     def trial(self, family, side, number):
         r = random.Random(f"{family} {side} {number}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import subprocess
 import sys
 import types
@@ -45,6 +46,42 @@ def test_a_cluster_elsewhere_needs_a_token(host, monkeypatch, caplog):
     cluster._check_token(f"{host}:6379")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING and "whoever reaches it may execute code there" in record.getMessage()
+
+
+def test_no_other_user_gets_into_the_folder_of_a_cluster_of_its_own(monkeypatch):
+    """Ray gives its own to all users (0777), and its sockets and logs lie there."""
+    found = []
+
+    def as_ray_does(options, what):
+        path = Path(options["_temp_dir"])
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o777)
+        found.append([path, *(p for p in path.parents if p != Path("/tmp") and p != Path("/"))])
+        assert any(stat.S_IMODE(p.stat().st_mode) == 0o700 for p in found[0]), found
+        assert len(str(path)) + 70 < 103  # what Ray adds to it, at most; names of sockets are no longer
+
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None))
+    monkeypatch.setattr(cluster, "_init", as_ray_does)
+    with cluster.connected(None, 1):
+        pass
+    assert found and not found[0][0].exists()
+
+
+def test_room_that_was_asked_for_is_given_back(monkeypatch):
+    """An autoscaler keeps to the latest request, also after the process that made it."""
+    requests = []
+    sdk = types.SimpleNamespace(request_resources=lambda bundles: requests.append(bundles))
+    ray = types.SimpleNamespace(remote=lambda cls: cls)
+    strategies = types.SimpleNamespace(NodeAffinitySchedulingStrategy=None)
+    modules = {"ray": ray, "ray.util": ray, "ray.util.scheduling_strategies": strategies, "ray.autoscaler": ray}
+    for name, module in {**modules, "ray.autoscaler.sdk": sdk}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for workers in (0, 3):
+        found = cluster.RayCluster(object, b"", cpus=2)
+        if workers:
+            found.request(workers)
+        found.close()
+    assert requests == [[{"CPU": 2}] * 3, []]
 
 
 def test_a_cluster_of_its_own_has_the_loopback_and_a_token(monkeypatch):
