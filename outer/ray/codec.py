@@ -7,13 +7,13 @@ learnt before; ``answer`` is its result, checked as a result from a file is.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,7 +78,18 @@ def thin_work(chunk: Chunk, key: str, ground: str) -> bytes:
 
 
 def checksum(worlds: Tensor) -> int:
-    return zlib.crc32(worlds.contiguous().numpy().data)
+    """Of all bits of float32 [p, D]: their sum in words of 64 bits with random odd weights, modulo 2^64. A single word
+    that differs is always seen. It takes a sixth of the time of a CRC, and the driver computes one per chunk."""
+    flat = worlds.reshape(-1)
+    if len(flat) % 2:
+        flat = torch.cat((flat, flat.new_zeros(1)))
+    words = flat.contiguous().numpy().view(np.uint64)
+    return int((words * _weights(len(words))).sum(dtype=np.uint64))
+
+
+@lru_cache(maxsize=4)
+def _weights(count: int) -> np.ndarray:
+    return np.random.Generator(np.random.PCG64(0)).integers(0, 2**63, count, np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 def work_of(

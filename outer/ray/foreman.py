@@ -21,7 +21,7 @@ from envolve.outer.ray.events import ANSWER, Event, failure
 from envolve.outer.ray.parcel import unwrap, wrap
 
 HIRE, DISMISS, LESSON, CHUNK = "hire", "dismiss", "lesson", "chunk"
-Order = tuple[str, int, Any, bytes]  # what, worker, a lesson's key or a chunk's token, data
+Order = tuple[str, int, Any, bytes]  # what, worker, a lesson's key or [a chunk's token, keys of its lessons ...], data
 LESSONS = CONFIGS + GROUNDS  # that a foreman keeps, the latest; the driver counts along
 Kept = TypeVar("Kept")
 
@@ -59,19 +59,20 @@ class Foreman:
             self._read += 1
 
     def _obey(self, kind: str, worker: int, name: Any, data: bytes) -> None:
-        if kind == LESSON and data:  # comes once for all workers of the node
+        if kind == LESSON:  # for any worker of the node
             keep(self._lessons, name, data)
-        if kind == HIRE:
+        elif kind == HIRE:
             self._workers[worker] = self._hired.pop(worker)
         elif worker not in self._workers:
             return  # dismissed in between; nobody waits for it
         elif kind == DISMISS:
             del self._workers[worker]
-        elif kind == LESSON:
-            if name in self._lessons:  # else the letter with it found no room
-                self._teach(worker, name, self._lessons[name])
         else:
-            task = asyncio.ensure_future(self._follow(self._evaluation(worker, data), worker, name))
+            token, *keys = name
+            for key in keys:
+                if key in self._lessons:  # else the letter with it found no room
+                    self._teach(worker, key, self._lessons[key])
+            task = asyncio.ensure_future(self._follow(self._evaluation(worker, data), worker, token))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

@@ -20,7 +20,7 @@ LETTER, LETTER_BYTES = 64, 2**23  # orders and bytes that go out without waiting
 class Post:
     """A foreman. ``out``: the worker of each token that it has not answered; ``taught``: the latest lessons of each
     worker, for the case that the foreman dies before it has passed them on; ``keeps``: keys of the lessons that the
-    foreman has for all its workers."""
+    foreman has for all its workers; ``due``: keys of those that each worker is to learn with its next chunk."""
 
     node: str
     handle: Any
@@ -30,6 +30,7 @@ class Post:
     out: dict[int, int] = field(default_factory=dict)
     taught: dict[int, deque[tuple[str, bytes]]] = field(default_factory=dict)
     keeps: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    due: dict[int, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Foremen:
         post = self._of.pop(worker, None)
         if post is not None:
             post.taught.pop(worker)
+            post.due.pop(worker, None)
             post.out = {token: w for token, w in post.out.items() if w != worker}
             self._add(post, (DISMISS, worker, None, b""))
 
@@ -91,16 +93,20 @@ class Foremen:
         return worker in self._of
 
     def learn(self, worker: int, key: str, data: bytes) -> None:
+        """Teaches a worker, with its next chunk."""
         post = self._of[worker]
         post.taught[worker].append((key, data))
-        known = key in post.keeps
-        keep(post.keeps, key, None)
-        self._add(post, (LESSON, worker, key, b"" if known else data))
+        post.due.setdefault(worker, []).append(key)
 
     def send(self, worker: int, token: int, data: bytes) -> None:
         post = self._of[worker]
         post.out[token] = worker
-        self._add(post, (CHUNK, worker, token, data))
+        due = post.due.pop(worker, [])
+        for key, lesson in post.taught[worker] if due else ():
+            if key in due and key not in post.keeps:
+                keep(post.keeps, key, None)
+                self._add(post, (LESSON, 0, key, lesson))
+        self._add(post, (CHUNK, worker, [token, *due], data))
 
     def flush(self) -> None:
         """Sends what waits."""
@@ -127,11 +133,12 @@ class Foremen:
         try:
             self._call(post, [order])
         except self._ray.exceptions.RayError as e:
-            kind, worker, token, _ = order
-            if kind == CHUNK and post.out.pop(token, None) is not None:
-                self.put(Event(LOST, worker, token, text=words(e)))
+            kind, worker, name, _ = order
+            if kind == CHUNK and post.out.pop(name[0], None) is not None:
+                post.due[worker] = [*name[1:], *post.due.get(worker, ())]
+                self.put(Event(LOST, worker, name[0], text=words(e)))
             elif kind == LESSON:  # the worker will say what it lacks
-                post.keeps.pop(token, None)
+                post.keeps.pop(name, None)
 
     def _call(self, post: Post, letter: list[Order]) -> None:
         """A foreman that misses a letter waits for it for ever, so it is given up with the letter."""

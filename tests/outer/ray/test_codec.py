@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import DTYPES, ChunkResult
-from envolve.outer.ray.codec import answer, answer_of, join, part, work, work_of
+from envolve.outer.ray.codec import _weights, answer, answer_of, checksum, join, part, work, work_of
 from tests.examples import examples
 from tests.outer.virtual import chunks_of
 
@@ -74,3 +75,20 @@ def test_an_answer_that_does_not_fit_is_rejected(spoil, words):
 def test_an_unknown_configuration_is_rejected():
     with pytest.raises(Rejected, match="configuration key is unknown"):
         work_of(work(chunks_of(1)[0], "key"), {})
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (4, 2247)])
+def test_a_checksum_sees_every_bit_and_no_stride(shape):
+    worlds = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    found, bits = checksum(worlds), worlds.view(torch.int32).view(-1)
+    assert found == checksum(worlds.T.contiguous().T), "whatever its strides"
+    padded = np.append(worlds.numpy().ravel(), np.zeros(worlds.numel() % 2, np.float32)).view(np.uint64).tolist()
+    assert found == sum(map(int.__mul__, padded, _weights(len(padded)).tolist())) % 2**64, "its slow twin"
+    for at in {0, 1 % len(bits), len(bits) // 2, len(bits) - 1}:
+        for bit in (0, 1, 22, 30, 31):
+            change = -(2**31) if bit == 31 else 2**bit
+            bits[at] ^= change
+            assert checksum(worlds) != found
+            bits[at] ^= change
+    if shape[0] > 1:
+        assert checksum(worlds.flip(0)) != found, "their order"

@@ -113,10 +113,10 @@ def test_letters_in_any_order_are_obeyed_in_theirs():
     async def go():
         foreman, worker = Foreman(), Worker()
         letters = [
-            [(HIRE, 7, None, b""), (LESSON, 7, "a", b"first")],
-            [(CHUNK, 7, 1, b"ab")],
-            [(LESSON, 7, "b", b"second"), (CHUNK, 7, 2, b"cd")],
-            [(DISMISS, 7, None, b""), (CHUNK, 7, 3, b"ef"), (LESSON, 7, "c", b"third")],
+            [(HIRE, 7, None, b""), (LESSON, 0, "a", b"first")],
+            [(CHUNK, 7, [1, "a"], b"ab")],
+            [(LESSON, 0, "b", b"second"), (CHUNK, 7, [2, "b"], b"cd")],
+            [(DISMISS, 7, None, b""), (CHUNK, 7, [3, "a"], b"ef")],
         ]
         for number in (3, 1, 0, 2):
             await foreman.take(number, sealed(letters[number]), {} if number else {7: worker})
@@ -135,10 +135,12 @@ def test_a_lesson_that_came_once_is_passed_on_to_each_worker():
     async def go():
         foreman, workers = Foreman(), (Worker(), Worker())
         await foreman.take(0, sealed([(HIRE, 0, None, b""), (HIRE, 1, None, b"")]), dict(enumerate(workers)))
-        await foreman.take(1, sealed([(LESSON, 0, "a", b"first"), (LESSON, 1, "a", b""), (LESSON, 1, "lost", b"")]))
+        chunks = [(CHUNK, 0, [1, "a"], b"ab"), (CHUNK, 1, [2, "a", "lost"], b"cd")]
+        await foreman.take(1, sealed([(LESSON, 0, "a", b"first"), *chunks]))
+        await asyncio.gather(*foreman._under_way)
         return [worker.said for worker in workers]
 
-    assert asyncio.run(go()) == [[("a", b"first")]] * 2
+    assert asyncio.run(go()) == [[("a", b"first"), b"ab"], [("a", b"first"), b"cd"]]
 
 
 # ------------------------------------------------------------------------------------------------------- the driver
@@ -166,37 +168,48 @@ def test_many_orders_are_one_letter():
 def test_a_lesson_travels_once_per_node_for_as_long_as_both_sides_keep_it():
     made, ray, _ = driver(workers=3)
     keys = [f"{n}" for n in range(LESSONS + 1)]
-    for worker in range(3):
-        made.learn(worker, "0", b"config")
-    for key in keys[1:]:
-        made.learn(0, key, b"other")
-    made.learn(1, keys[-1], b"other")
-    made.learn(1, "0", b"config")
+    order = [(worker, "0") for worker in range(3)] + [(0, key) for key in keys[1:]] + [(1, keys[-1]), (1, "0")]
+    for token, (worker, key) in enumerate(order):
+        made.learn(worker, key, key.encode())
+        made.send(worker, token, b"")
     made.flush()
 
     async def read(handle):
-        foreman, worker = Foreman(), Worker()
+        foreman, workers = Foreman(), {worker: Worker() for worker in range(3)}
         for number, letter, _ in handle.letters:
-            await foreman.take(number, sealed(letter), {order[1]: worker for order in letter if order[0] == HIRE})
-        return worker.said
+            await foreman.take(number, sealed(letter), workers if number == 0 else {})
+        await asyncio.gather(*foreman._under_way)
+        return [[s for s in worker.said if s] for worker in workers.values()]
 
     (foreman,) = ray.made
-    sent = [order[2:] for _, letter, _ in foreman.letters for order in letter if order[0] == LESSON]
-    assert sent[:3] == [("0", b"config"), ("0", b""), ("0", b"")]
-    assert sent[-2:] == [(keys[-1], b""), ("0", b"config")], "the oldest was dropped"
-    said = asyncio.run(read(foreman))
-    assert said == [(key, b"config" if key == "0" else b"other") for key, _ in sent], "every worker hears all of it"
+    sent = [order[2] for _, letter, _ in foreman.letters for order in letter if order[0] == LESSON]
+    assert sent == [*keys, "0"], "the oldest was dropped"
+    wanted = [[(key, key.encode()) for w, key in order if w == worker] for worker in range(3)]
+    assert asyncio.run(read(foreman)) == wanted, "every worker hears all of its own"
 
 
 def test_a_lesson_without_room_is_sent_again_with_the_next_worker():
     made, ray, _ = driver(room=50)
     made.learn(0, "key", bytes(60))
+    made.send(0, 1, b"")
     made.flush()
     ray.made[0].room = 100
     made.learn(1, "key", bytes(60))
+    made.send(1, 2, b"")
     made.flush()
     (_, letter, _) = ray.made[0].letters[-1]
-    assert letter == [(LESSON, 1, "key", bytes(60))]
+    assert letter == [(LESSON, 0, "key", bytes(60)), (CHUNK, 1, [2, "key"], b"")]
+
+
+def test_a_chunk_without_room_leaves_its_lesson_to_the_next():
+    made, ray, _ = driver(room=50)
+    made.learn(0, "key", b"config")
+    made.send(0, 1, bytes(60))
+    made.flush()
+    made.send(0, 2, b"")
+    made.flush()
+    (_, letter, _) = ray.made[0].letters[-1]
+    assert letter == [(CHUNK, 0, [2, "key"], b"")]
 
 
 def test_small_nodes_have_none():
@@ -226,7 +239,7 @@ def test_what_finds_no_room_is_lost_alone():
     (foreman,) = ray.made
     numbers, letters = zip(*((n, orders) for n, orders, _ in foreman.letters), strict=True)
     assert numbers == tuple(range(len(numbers))), "a letter that was not sent leaves no gap"
-    assert [order[2] for letter in letters for order in letter if order[0] == CHUNK] == [2]
+    assert [order[2] for letter in letters for order in letter if order[0] == CHUNK] == [[2]]
     assert [order[0] for letter in letters for order in letter].count(LESSON) == 1
     assert [(e.kind, e.worker, e.token) for e in drained(made)] == [(LOST, 0, 1)]
 
