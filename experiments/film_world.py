@@ -9,7 +9,7 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from envolve.core import interrupt
+from envolve.core import commands, interrupt
 
 if __name__ == "__main__":
     interrupt.listen("film_world.py")  # before all that takes time to import
@@ -80,6 +80,8 @@ def film(args: Args) -> int:
         raise ConfigError([f"--out: found {out}, expected a file in a folder that exists"])
     writable_format(out)
     choose_opengl()  # before MuJoCo is imported, of robots
+    if not path.exists():
+        raise WorldFileError(f"WORLD: found no {str(path)!r}{commands.near_file(str(path))}")
     world = read_world(str(path))
     task = world.task()
     check_drawn(task)

@@ -15,7 +15,7 @@ if __name__ == "__main__":
     interrupt.listen("worlds.py")  # before all that takes time to import
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import tyro
@@ -44,7 +44,12 @@ trained in it and on the environment; Ctrl-C keeps those that are finished.
 
 Exit codes: 0 done, 1 it cannot be done, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
-ACTIONS = ("list", "show", "pictures", "add")
+ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
+    "list": (),
+    "show": (),
+    "pictures": ("out",),
+    "add": ("agents", "steps", "learners", "distilled", "workers"),
+}
 
 
 @dataclass
@@ -72,7 +77,13 @@ def work(args: Args) -> int:
         raise ConfigError([unknown("ACTION", args.action, ACTIONS)])
     if (args.action == "list") != (args.what is None):
         expected = {"list": "nothing", "add": "the folder of a run"}.get(args.action, "the name of a world")
-        raise ConfigError([f"{args.action}: found {args.what or 'nothing'!r:.200}, expected {expected}"])
+        found = repr(args.what) if args.what else "nothing"
+        raise ConfigError([f"{args.action}: found {found:.200}, expected {expected}"])
+    own = ACTIONS[args.action]
+    for f in fields(args):
+        if f.name not in ("action", "what", *own) and getattr(args, f.name) != f.default:
+            expected = "one of " + ", ".join(f"--{name}" for name in own) if own else "no flag"
+            raise ConfigError([f"{args.action}: found --{f.name}, expected {expected}"])
     check_count("--agents", args.agents, 2)
     check_count("--steps", args.steps, 1)
     check_count("--workers", args.workers, 1)

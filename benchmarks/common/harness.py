@@ -8,12 +8,15 @@ imported here: the peers run in another environment.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import statistics
 import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+from benchmarks.common.settings import SETTINGS
 
 # Trains for about n steps of each member -> member-steps done, CPU seconds that they took.
 Timed = Callable[[int], Tuple[int, float]]
@@ -68,7 +71,13 @@ def main(
     args = parser.parse_args(argv)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    result = implementations[args.implementation](args.case, args.members, args.quick)
+    try:
+        result = implementations[args.implementation](args.case, args.members, args.quick)
+    except KeyError as e:
+        if e.args != (args.case,):
+            raise
+        near = difflib.get_close_matches(args.case, SETTINGS, 1, 0.0)[0]
+        parser.error(f"CASE: found {args.case!r}, expected a key of benchmarks/common/settings.py; nearest: {near}")
     print(json.dumps(result, indent=1))
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -7,7 +7,7 @@
 The learner is PPO (arXiv:1707.06347) with generalised advantages (arXiv:1506.02438), in ``train``. A bug is one
 wrong line, marked by the bug's name. An *alarm* is a run whose agent returns less on the task than every one of the
 first ten runs without a bug. By chance alone, one run of eleven raises it. The other runs without a bug count false
-alarms. Each finished run is a file in --out; the same command goes on.
+alarms. Each finished run is a line of cells.jsonl in --out; the same command goes on.
 """
 
 from __future__ import annotations

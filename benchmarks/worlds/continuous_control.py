@@ -160,6 +160,9 @@ class Normalised:
 def test(args: argparse.Namespace) -> None:
     """All cells that are missing, of the worlds that there are."""
     seeds = [s for s in range(args.first, args.seeds) if (args.out / f"run-{s}" / "model.pt").exists()]
+    if not seeds:
+        seen = f"{args.out}: found no run-N/model.pt of the seeds {args.first} to {args.seeds - 1}"
+        raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
     names = itertools.product(args.test, args.learners or [*SETTINGS], [args.steps], seeds)
 
     def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
@@ -209,6 +212,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tests", type=int, default=10)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args(argv)
+    most = {"--agents": [args.agents], "--steps": [args.steps], "--tests": [args.tests], "--seeds": [args.seeds]}
+    cells.check_counts(parser, {**most, "--generations": [args.generations]}, 10**7)
+    if not 0 <= args.first < args.seeds:
+        parser.error(f"--first: found {args.first}, expected at least 0 and less than --seeds")
     logging.basicConfig(level=logging.WARNING)
     torch.set_num_threads(1)
     try:

@@ -17,7 +17,7 @@ Every arm may spend as many steps on the task. A search ends with the generation
 A world's figure is that of agents that it was not evolved with, trained in it for --steps and tested on the task: the
 mean of three of each kind. ``greedy`` is the action that the world pays most for, without an agent. The unit of an
 interval is a seed: another search, another expert. Experts are tuned where ``configs/baselines`` has a tuned learner.
-Each finished cell is a file in --out; the same command goes on.
+Each finished cell is a line of cells.jsonl in --out; the same command goes on.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -22,8 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+from torch.nn.functional import leaky_relu, one_hot
 
+from benchmarks.common.cells import check_counts
+from envolve.worlds.bandit import LATENT_SCALE, LEAKY_SLOPE, OUTPUT_BOUND, Bandit
 from envolve.worlds.env import ZooEnv, ZooVectorEnv
+from envolve.worlds.file import WorldError, ZooWorld
 from envolve.worlds.shelf import names, open_world
 
 ROUNDS = 5
@@ -52,51 +58,84 @@ def stepper(envs: ZooVectorEnv | SyncVectorEnv, paying: float) -> Callable[[], i
     return step
 
 
-def torch_stepper(name: str, count: int) -> Callable[[], int]:
-    """The same arithmetic with torch: a reset and a step of the whole batch at every call."""
-    bandit, own = open_world(name).bandit, open_world(name).action
-    nets = [
-        [(torch.from_numpy(w), torch.from_numpy(b)) for w, b in zip(net.weights, net.biases)]
-        for net in (bandit.init_net, bandit.reward_net)
-    ]
+class TorchBandit:
+    """What ``worlds/bandit.py`` computes, with torch."""
 
-    def forward(layers: list[tuple[torch.Tensor, torch.Tensor]], x: torch.Tensor) -> torch.Tensor:
-        for i, (w, b) in enumerate(layers):
-            x = torch.addmm(b, x, w)
-            x = torch.tanh(x) if i < len(layers) - 1 else x
-        return x
+    def __init__(self, bandit: Bandit) -> None:
+        self.bandit = bandit
+        self.nets = [
+            [(torch.from_numpy(w), torch.from_numpy(b)) for w, b in zip(net.weights, net.biases)]
+            for net in (bandit.init_net, bandit.reward_net)
+        ]
 
-    generator = torch.Generator().manual_seed(0)
-    code = torch.zeros(count, own.inputs)
+    def forward(self, number: int, x: Tensor) -> Tensor:
+        """Output of init_net (0) or reward_net (1), clipped."""
+        net = (self.bandit.init_net, self.bandit.reward_net)[number]
+        for i, (w, b) in enumerate(self.nets[number]):
+            x = torch.addmm(b, activated(x, net.activation, net.slope) if i else x, w)
+        return x.clamp_(-OUTPUT_BOUND, OUTPUT_BOUND)
+
+    def contexts(self, u: Tensor) -> Tensor:
+        """u: uniforms [N, F] -> contexts [N, F]."""
+        s = self.forward(0, LATENT_SCALE * (u - 0.5))
+        for start, stop in self.bandit.codes:
+            s[:, start:stop] = one_hot(s[:, start:stop].argmax(1), stop - start)
+        return s
+
+    def pay(self, contexts: Tensor, code: Tensor) -> Tensor:
+        """Rewards [N] of actions as reward_net reads them [N, A]."""
+        return self.forward(1, torch.cat((code, contexts), 1))[:, 0]
+
+
+def activated(z: Tensor, activation: str, slope: float) -> Tensor:
+    if activation == "identity":
+        return z
+    if activation in ("tanh", "relu"):
+        return torch.tanh(z) if activation == "tanh" else torch.relu(z)
+    return leaky_relu(z, LEAKY_SLOPE if activation == "leakyrelu" else slope)
+
+
+def torch_stepper(world: ZooWorld, count: int) -> Callable[[], int]:
+    """A reset and a step of the whole batch at every call."""
+    peer, generator = TorchBandit(world.bandit), torch.Generator().manual_seed(0)
+    space = batch_space(world.action.space, count)
+    space.seed(0)
+    own = torch.as_tensor(world.action.codes(space.sample()))
+    code = one_hot(own, world.action.inputs).float() if own.ndim == 1 else own
 
     def step() -> int:
         with torch.no_grad():
             for _ in range(100):
-                s = forward(nets[0], torch.rand(count, bandit.features, generator=generator) - 0.5)
-                forward(nets[1], torch.cat((code, s), 1)).numpy()
+                s = peer.contexts(torch.rand(count, world.bandit.features, generator=generator))
+                peer.pay(s, code).numpy()
         return 100 * count
 
     return step
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=0.5, help="CPU time of each peer in each round")
     parser.add_argument("--worlds", nargs="*", help="names; default: the first of every task")
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
+    check_counts(parser, {"--envs": [args.envs]}, 10**6)
     torch.set_num_threads(1)
     chosen = args.worlds or [n for n in names() if n.endswith("-bandit")]
+    try:
+        worlds = {name: open_world(name) for name in chosen}
+    except WorldError as e:
+        print(f"zoo.py: {e}", file=sys.stderr)
+        return 1
     table: dict[str, dict[str, float]] = {}
     print(f"{args.envs} environments, paying steps per second of CPU time, median of {ROUNDS} rounds")
-    print(f"{'world':<36}{'NumPy, same':>14}{'NumPy, next':>14}{'torch nets':>14}{'SyncVectorEnv':>15}")
-    for name in chosen:
-        world = open_world(name)
+    print(f"{'world':<36}{'NumPy, same':>14}{'NumPy, next':>14}{'torch':>14}{'SyncVectorEnv':>15}")
+    for name, world in worlds.items():
         peers = {
             "same": stepper(ZooVectorEnv(world, args.envs, AutoresetMode.SAME_STEP), 1.0),
             "next": stepper(ZooVectorEnv(world, args.envs), 0.5),
-            "torch": torch_stepper(name, args.envs),
+            "torch": torch_stepper(world, args.envs),
             "sync": stepper(SyncVectorEnv([lambda w=world: ZooEnv(w)] * args.envs), 0.5),
         }
         rates = {k: [] for k in peers}
@@ -108,7 +147,8 @@ def main() -> None:
         print(f"{name:<36}{row['same']:>14,.0f}{row['next']:>14,.0f}{row['torch']:>14,.0f}{row['sync']:>15,.0f}")
     if args.json:
         args.json.write_text(json.dumps(table, indent=1) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,10 +15,11 @@ if __name__ == "__main__":
     interrupt.listen("correlation.py")  # before all that takes time to import
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import tyro
 from numpy.typing import ArrayLike, NDArray
 
 from envolve.agents.common.hyper import draw
@@ -26,6 +27,7 @@ from envolve.agents.common.sections import VarySection
 from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
 from envolve.experiments.paper.common.comparison import (
+    EVOLVED,
     CompareArgs,
     budget_of,
     check,
@@ -54,10 +56,17 @@ FULL, QUICK = (10, 100), (5, 3)
 
 @dataclass
 class Args(CompareArgs):
+    agents: int | None = None
+    """Agents per set of hyperparameters. Default: 100."""
     sets: int | None = None
     """Number of hyperparameter sets. Default: 10."""
     steps: int | None = None
     """Training steps per agent. Default: the budget that the SE was evolved for."""
+    # one SE, the best of the kind of CONFIG's agent_name
+    modes: tyro.conf.Suppress[list[int] | None] = None
+    objective: tyro.conf.Suppress[str | None] = None
+    worlds: tyro.conf.Suppress[int | None] = None
+    evolved: tyro.conf.Suppress[list[str]] = field(default_factory=lambda: [*EVOLVED])
 
 
 def ranks(x: ArrayLike) -> NDArray[np.float64]:

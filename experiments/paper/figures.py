@@ -67,7 +67,7 @@ Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong 
 @dataclass
 class Args:
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Names of the figures. Default: all."""
+    """Names of the figures, or all."""
     show: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
     """List the figures and the commands that make their data, then exit."""
     only: Annotated[list[str], tyro.conf.arg(metavar="VARIANT ...")] = field(default_factory=list)

@@ -15,6 +15,9 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("generalization_gap.py")  # before all that takes time to import
 
+from dataclasses import dataclass
+
+import tyro
 
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
@@ -32,7 +35,13 @@ hyperparameters and for SEs evolved with varied ones.
 """
 
 
-def work(args: CompareArgs) -> int:
+@dataclass
+class Args(CompareArgs):
+    modes: tyro.conf.Suppress[list[int] | None] = None  # of reward networks
+    objective: tyro.conf.Suppress[str | None] = None
+
+
+def work(args: Args) -> int:
     if evolves_rns(args):
         raise ConfigError([f"{args.config}: found reward networks, expected a configuration of SEs"])
     data = proxy(args.config, args.results_dir, overrides=args.set).config.data
@@ -40,7 +49,7 @@ def work(args: CompareArgs) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parse("generalization_gap.py", CompareArgs, argv, HELP + EXIT_CODES)
+    args = parse("generalization_gap.py", Args, argv, HELP + EXIT_CODES)
     return run_command("generalization_gap.py", work, args)
 
 

@@ -32,12 +32,14 @@ from envolve.envs.task import Task
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
 from envolve.experiments.paper.common.comparison import (
+    OF_SES,
     CompareArgs,
     budget_of,
     check,
     evolves_rns,
     find_worlds,
     measurement,
+    refuse,
 )
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.drawing import in_words
@@ -124,6 +126,10 @@ def check_args(args: Args) -> int:
     threads = check(args)
     if args.modes is not None:
         raise ConfigError([f"--modes: found {args.modes}, expected none: --mode, one at a time"])
+    if evolves_rns(args):
+        refuse(args, OF_SES, f"{args.config} evolves reward networks")
+    else:
+        refuse(args, ("objective", "evolved"), "the worlds are SEs that were evolved with varied hyperparameters")
     for factor in args.factors:
         if not 0 < factor < np.inf:
             raise ConfigError([f"--factors: found {factor}, expected numbers above 0"])

@@ -52,7 +52,10 @@ class Args(WorldArgs):
     """Configuration of the RNs, as given to train_proxy.py."""
     modes: list[int] = field(default_factory=list)
     """RN modes. Default: all modes that the task supports (train_proxy.py --help)."""
-    tensorboard: tyro.conf.Suppress[Path | None] = None  # tables are read off networks: there is no curve
+    # tables are read off networks: there are no agents, no seeds and no curve
+    agents: tyro.conf.Suppress[int | None] = None
+    seed: tyro.conf.Suppress[int] = 0
+    tensorboard: tyro.conf.Suppress[Path | None] = None
     wandb: tyro.conf.Suppress[str | None] = None
 
 

@@ -27,7 +27,15 @@ from envolve.envs.task import Task
 from envolve.envs.worlds.file import read_world, save_world
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
-from envolve.experiments.paper.common.comparison import CompareArgs, budget_of, check, evolves_rns, measurement
+from envolve.experiments.paper.common.comparison import (
+    OF_RNS,
+    CompareArgs,
+    budget_of,
+    check,
+    evolves_rns,
+    measurement,
+    refuse,
+)
 from envolve.experiments.paper.common.data import Series, load
 from envolve.experiments.paper.common.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
 from envolve.experiments.paper.common.learners import SE_AGENTS, LearnerSettings, se_learner, without_budget
@@ -98,9 +106,7 @@ def check_args(args: Args) -> int:
     threads = check(args)
     if evolves_rns(args):
         raise ConfigError([f"{args.config}: found reward networks, expected a configuration of SEs"])
-    for option, value in (("--modes", args.modes), ("--objective", args.objective)):
-        if value is not None:
-            raise ConfigError([f"{option}: found {value}, expected none: {args.config} evolves SEs"])
+    refuse(args, (*OF_RNS, "evolved"), "worlds are fitted here, not chosen")
     of_fit = {"--worlds": args.worlds, "--searches": args.searches, "--steps": args.steps, "--epochs": args.epochs}
     for name, number in of_fit.items():
         least = 2 if name == "--steps" else 1

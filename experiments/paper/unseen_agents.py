@@ -23,7 +23,7 @@ import torch
 import tyro
 
 from envolve.envs.task import Task
-from envolve.envs.worlds.file import WorldFile, read_world
+from envolve.envs.worlds.file import WorldFile
 from envolve.experiments import evaluate_proxy
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common import baselines3
@@ -36,7 +36,7 @@ from envolve.experiments.paper.common.proxies import check_alike, proxy, task_of
 from envolve.experiments.paper.common.training import agent_seeds, each, each_path, no_world, train_agents
 from envolve.experiments.paper.common.unseen import mark_of, show
 from envolve.experiments.paper.common.verdicts import evolution_words
-from envolve.experiments.paper.common.world_args import WorldArgs, check_numbers, find
+from envolve.experiments.paper.common.world_args import WorldArgs, check_numbers, find, read_named
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
@@ -86,7 +86,7 @@ def source(args: Args) -> tuple[dict[str, Any], str, list[WorldFile]]:
     if args.config is None:
         if args.worlds is not None or args.set:
             raise ConfigError(["--worlds, --set: found one of them with --world, expected them with CONFIG only"])
-        worlds = [read_world(str(path)) for path in args.world]
+        worlds = [read_named("--world", path) for path in args.world]
         check_alike(worlds)
         if worlds[0].kind != "se":
             raise ConfigError([f"--world: found a reward network in {worlds[0].path}, expected an SE"])

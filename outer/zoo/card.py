@@ -132,13 +132,14 @@ def text_of(card: Mapping[str, Any]) -> str:
         f"envolve/{card['name']}", "", card["about"],
         f"Real steps: {card['real_steps']:,}. Seed {card['seed']}. Licence {card['licence']}.", "",
         f"Agents that it never saw ({card['library']}, default hyperparameters), tested on {card['task']};",
-        "mean return and 95 % interval over agents:", "",
-        f"  {'agent':<8}{'steps':>8}   {'trained in the world':<30}{'trained on the task':<30}",
+        "mean return and 95 % interval over n agents:", "",
+        f"  {'agent':<8}{'steps':>8}{'n':>4}   {'trained in the world':<30}trained on the task",
     ]  # fmt: skip
     for agent, figure in card["unseen"].items():
         other = card.get("on_task", {}).get(agent)
-        lines.append(f"  {agent:<8}{figure['train_steps']:>8,}   {_cell(figure):<30}{_cell(other):<30}".rstrip())
-    lines += [f"  {'random':<8}{'':>8}   {'':<30}{_cell(card['random'])}", ""]
+        start = f"  {agent:<8}{figure['train_steps']:>8,}{figure['agents']:>4}"
+        lines.append(f"{start}   {_cell(figure):<30}{_cell(other)}")
+    lines += [f"  {'random':<8}{'':>12}   {'':<30}{_cell(card['random'])}", ""]
     lines += [
         "  import gymnasium, envolve.worlds",
         f'  env = gymnasium.make("envolve/{card["name"]}")',

@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,6 +65,7 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
 
 EVOLVED = ("fixed", "varied")
+OF_RNS, OF_SES = ("modes", "objective"), ("published", "evolved", "stop")  # flags for worlds of one kind alone
 
 
 @dataclass
@@ -107,6 +109,15 @@ def check(args: CompareArgs) -> int:
     if args.stop not in (None, "budget", "early-out"):
         raise ConfigError([f"--stop: found {args.stop!r}, expected budget or early-out"])
     return args.threads or len(os.sched_getaffinity(0))
+
+
+def refuse(args: CompareArgs, flags: Sequence[str], why: str) -> None:
+    """What was asked for and would not be heard. Raises ConfigError."""
+    for option in fields(args):
+        value = getattr(args, option.name)
+        own = option.default if option.default_factory is MISSING else option.default_factory()
+        if option.name in flags and value != own:
+            raise ConfigError([f"--{option.name}: found {value}, expected none: {why}"])
 
 
 def measurement(experiment: str, task: str, args: CompareArgs, *what: str | None) -> Measurement:
@@ -167,6 +178,7 @@ def train_command(args: CompareArgs, kind: dict[str, Any]) -> list[str]:
 def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary: bool) -> int:
     """Learning curves in RNs of each mode. agent: a key of agents.common.learners.LEARNERS. Raises ConfigError."""
     threads = check(args)
+    refuse(args, OF_SES, f"{args.config} evolves reward networks")
     base = proxy(args.config, args.results_dir, overrides=args.set, objective=args.objective).config.data
     task = task_of(base, solved_reward=UNSOLVABLE)
     usual = quick_modes(task) if args.quick else modes_of(task)
@@ -216,9 +228,7 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
     """Agents in SEs evolved with fixed and with varied hyperparameters, and on the task; ``vary``: whether theirs do.
     Raises ConfigError."""
     threads = check(args)
-    for option, value in (("--modes", args.modes), ("--objective", args.objective)):
-        if value is not None:
-            raise ConfigError([f"{option}: found {value}, expected none: {args.config} evolves SEs"])
+    refuse(args, OF_RNS, f"{args.config} evolves SEs")
     base = proxy(args.config, args.results_dir, overrides=args.set).config.data
     task = task_of(base)
     kind = "bandit" if problem.env_section(base).contextual_bandit else "se"

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import tyro
 
 from envolve.envs.task import Task
-from envolve.envs.worlds.file import WorldFile, read_world
+from envolve.envs.worlds.file import WorldFile
 from envolve.experiments.paper.common.comparison import CompareArgs, budget_of
 from envolve.experiments.paper.common.learners import LearnerSettings, se_learner
 from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.watched import check_watchable
-from envolve.experiments.paper.common.world_args import WorldArgs, find
+from envolve.experiments.paper.common.world_args import WorldArgs, find, read_named
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 
@@ -49,7 +49,7 @@ def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, LearnerSettings]:
         return se_learner(data, task, name, published=False, vary=False, settings=[], budget=budget, quick=args.quick)
 
     check_watchable(learner(data, 0))  # before worlds are evolved
-    world = read_world(str(model)) if model else find(args, config, 1, vary_hp=evolved == "varied")[0]
+    world = read_named("--model", model) if model else find(args, config, 1, vary_hp=evolved == "varied")[0]
     if (world.kind, world.env_name) != ("se", task.name):
         raise ConfigError(
             [f"--model: found a world of {world.env_name}, expected an SE of {task.name}, as {config} has"]

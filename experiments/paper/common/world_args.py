@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envolve.envs.worlds.file import WorldFile
+from envolve.core import commands
+from envolve.envs.worlds.file import WorldFile, read_world
 from envolve.experiments.command_line import check_count
 from envolve.experiments.paper.common.command import DataArgs
 from envolve.experiments.paper.common.comparison import CompareArgs, find_worlds
+from envolve.outer.config.load import ConfigError
 
 
 @dataclass
@@ -25,6 +27,13 @@ def find(args: WorldArgs, config: Path, count: int, **kind: Any) -> list[WorldFi
     """The best ``count`` worlds of one kind (mode=... or vary_hp=...). Raises ConfigError, WorldFileError."""
     compare = CompareArgs(config, set=args.set, name=args.name, quick=args.quick, results_dir=args.results_dir)
     return find_worlds(compare, count, **kind)
+
+
+def read_named(option: str, path: Path) -> WorldFile:
+    """The world in a file that was asked for. Raises ConfigError, WorldFileError."""
+    if not path.exists():
+        raise ConfigError([f"{option}: found no {str(path)!r}{commands.near_file(str(path))}"])
+    return read_world(str(path))
 
 
 def check_numbers(args: WorldArgs, **others: int | None) -> int:

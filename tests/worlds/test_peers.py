@@ -1,0 +1,71 @@
+"""benchmarks/worlds/: the peer of the zoo's speed does the same work; what cannot be run is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import envolve.worlds
+from benchmarks.common import harness
+from benchmarks.common.settings import SETTINGS
+from benchmarks.worlds import continuous_control, zoo
+
+CONFIG = "default_config_pendulum_contextual_bandit.yaml"
+
+
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1-bandit", "CliffWalking-v1-bandit", "Pendulum-v1-bandit", "Swimmer-v5-bandit"]
+)
+def test_torch_computes_what_numpy_computes(name: str) -> None:
+    world = envolve.worlds.open_world(name)
+    u = np.random.default_rng(0).random((50, world.bandit.features))
+    contexts, part = world.bandit.contexts(u)
+    peer = zoo.TorchBandit(world.bandit)
+    theirs = peer.contexts(torch.from_numpy(u).float())
+    np.testing.assert_allclose(theirs.numpy(), contexts, rtol=1e-4, atol=1e-5)
+    if world.action.n:
+        action = np.arange(50) % world.action.n
+        code = torch.eye(world.action.n)[torch.from_numpy(action)]
+    else:
+        action = np.random.default_rng(1).uniform(-1, 1, (50, world.action.inputs)).astype(np.float32)
+        code = torch.from_numpy(action)
+    np.testing.assert_allclose(peer.pay(theirs, code).numpy(), world.bandit.pay(part, action), rtol=1e-3, atol=1e-4)
+
+
+def test_the_speed_of_a_world(capsys: pytest.CaptureFixture[str]) -> None:
+    assert zoo.main(["--worlds", "CartPole-v1-bandit", "--envs", "2", "--seconds", "0.001"]) == 0
+    assert len(capsys.readouterr().out.splitlines()[-1].split()) == 5
+    assert zoo.main(["--worlds", "CartPole"]) == 1
+    assert "did you mean CartPole-v1-bandit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--first", "5"], "--first: found 5, expected at least 0 and less than --seeds"),
+        (["--test", "evolved", "--agents", "0"], "--agents: found 0"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    with pytest.raises(SystemExit):
+        continuous_control.main([CONFIG, "--out", str(tmp_path), *words])
+    assert said in capsys.readouterr().err
+
+
+def test_agents_without_worlds_are_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert continuous_control.main([CONFIG, "--out", str(tmp_path), "--test", "evolved"]) == 1
+    assert "found no run-N/model.pt of the seeds 0 to 4" in capsys.readouterr().err
+
+
+def test_a_case_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    def measured(case: str, members: int | None, quick: bool) -> dict[str, object]:
+        return {"case": SETTINGS[case].task}
+
+    harness.main("doc", {"plain": measured}, ["sac_pendulum"])
+    with pytest.raises(SystemExit):
+        harness.main("doc", {"plain": measured}, ["sac_pendulumm"])
+    said = capsys.readouterr().err
+    assert "CASE: found 'sac_pendulumm'" in said and said.rstrip().endswith("nearest: sac_pendulum")
