@@ -13,6 +13,8 @@ from torch import Tensor
 
 from envolve.core.registry import Registry
 
+NEVER_SOLVED = 1e9  # a solved_reward from here on means that the task has no such mark
+
 
 class Task:
     """Base class. Sub-classes fill in the class attributes and the three methods."""
@@ -93,6 +95,12 @@ class Task:
     def observation_bounds(self) -> Tuple[List[float], List[float]]:
         """(low, high) of each observation feature, as Gymnasium's Box; default: no bounds."""
         return [-math.inf] * self.observation_size, [math.inf] * self.observation_size
+
+
+def mark_of(solved_reward: Optional[float]) -> Optional[float]:
+    """Mean return that solves the task, from what a configuration, a task or a run says; None: there is no such mark.
+    The stand-in is a number, because configurations of earlier runs hold it."""
+    return None if solved_reward is None or solved_reward >= NEVER_SOLVED else solved_reward
 
 
 TASKS: Registry[Callable[..., Task]] = Registry("task", error=KeyError)

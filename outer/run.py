@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.statistics import AgentRuns
+from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import FIRST, WorldFileError, read_world
 from envolve.outer.checkpoint import Progress, RunError
 from envolve.outer.config import problem
@@ -29,7 +30,7 @@ from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
 from envolve.outer.distil.kept import Kept
 from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of
-from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL, UNSOLVABLE
+from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.loop.loop import Evaluated, Generation, Loop
 from envolve.outer.loop.policies import Collapse, Confirmation, Unscored, collapse_note
@@ -279,7 +280,7 @@ class Run:
     def _judge_rn(self, comparison: tuple[AgentRuns, AgentRuns] | None) -> None:
         """Decides whether an RN is solved, by its agents on the task. The agents that gave it its score were the
         luckiest of all generations, so fresh ones decide, and none of them may fail."""
-        if self.target.kind != "rn" or not self.target.solved_reward < UNSOLVABLE:
+        if self.target.kind != "rn" or mark_of(self.target.solved_reward) is None:
             return
         count = self.gtn.num_orig_evals or self.gtn.num_workers
         returns = comparison[0].returns if comparison else self._fresh_agents(COUNTED, count, BUDGET)["mean_return"]

@@ -37,12 +37,11 @@ from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
-from envolve.envs.task import make_task  # noqa: E402
+from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
-from envolve.outer.evaluate.networks import UNSOLVABLE  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 
 PPO: dict[str, Any] = dict(
@@ -97,7 +96,7 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
     """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents."""
     data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
-    task = make_task(data["env_name"], section.max_steps, UNSOLVABLE)
+    task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
     flat = torch.zeros(1) if place == "task" else read_world(str(out / f"run-{seed}" / FILES[place])).flat
     keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in SB3:

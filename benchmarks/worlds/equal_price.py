@@ -41,7 +41,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
-from envolve.envs.task import make_task  # noqa: E402
+from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.envs.worlds.synthetic import synthetic_world  # noqa: E402
 from envolve.outer.auto.choice import Choice  # noqa: E402
@@ -54,7 +54,7 @@ from envolve.outer.controls.baseline import baseline_of  # noqa: E402
 from envolve.outer.controls.direct import evolve_policy  # noqa: E402
 from envolve.outer.controls.greedy import greedy  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
-from envolve.outer.evaluate.networks import BUDGET, DISTIL, UNSOLVABLE, evaluate  # noqa: E402
+from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 from envolve.outer.search.nes import RETEST, member_seeds  # noqa: E402
 
@@ -136,7 +136,7 @@ def taught(config: Config, world: Tensor, steps: int, seed: int) -> dict[str, An
         }
         data["agents"]["gtn"].update(agent_name=kind, other_agents="")
         data["agents"][kind] = {**dataclasses.asdict(LEARNERS[kind].section()), **limits}
-        data["envs"][data["env_name"]]["solved_reward"] = UNSOLVABLE
+        data["envs"][data["env_name"]]["solved_reward"] = NEVER_SOLVED
         values = evaluate(data, world.expand(AGENTS, -1), seeds, BUDGET)
         out[kind] = float(np.nanmean(values["mean_return"].numpy()))
     policy = greedy(synthetic_world(task, problem.env_section(config.data), world[None]))

@@ -41,13 +41,12 @@ from envolve.agents.common.hyper import draw  # noqa: E402
 from envolve.agents.common.sections import LearnerSection, VarySection  # noqa: E402
 from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
-from envolve.envs.task import make_task  # noqa: E402
+from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.experiments.paper.correlation import interval, spearman  # noqa: E402
 from envolve.outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import load_config  # noqa: E402
-from envolve.outer.evaluate.networks import UNSOLVABLE  # noqa: E402
 from envolve.outer.search.nes import ORIG, RETEST, member_seeds  # noqa: E402
 from envolve.outer.search.strategy import make_strategy  # noqa: E402
 from envolve.outer.search.target import NetworkTarget, make_target  # noqa: E402
@@ -80,7 +79,7 @@ class Study:
     def returns(self, which: Sequence[int], kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
         """Trains an agent per world, float32 [P, D], with each set -> mean test returns on the task, float64
         [sets, P]; an agent that diverged has the worst return of all. seeds: int64 [sets, P]."""
-        task = make_task(self.data["env_name"], self.section.max_steps, UNSOLVABLE)
+        task = make_task(self.data["env_name"], self.section.max_steps, NEVER_SOLVED)
         rows = []
         for i, own in zip(which, seeds):
             hyper: LearnerSection = dataclasses.replace(self.sets[i], train_steps=steps, early_out_min_steps=steps + 1)

@@ -14,21 +14,14 @@ from envolve.envs.outside.build import is_outside, read_wrappers
 from envolve.envs.outside.measure import MOST_WORDS, RAISED
 from envolve.envs.outside.spaces import read_action, read_observation
 from envolve.envs.outside.task import OutsideTask
-from envolve.envs.task import TASKS
+from envolve.envs.task import NEVER_SOLVED, TASKS, mark_of
 
-NEVER_SOLVED = 1e9  # a configuration's solved_reward from here on means that the task has no such mark
 OUTSIDE_KEYS = ("env_kwargs", "wrappers", "measured", "sha256")  # of a section, beside those of every task
 MEASURED = (
     "observation", "action", "max_steps", "own_limit", "solved_reward", "info_names", "observation_mean",
     "observation_scale", "reward_scale", "first_observations", "random_return", "random_episodes", "steps",
     "deterministic", "versions",
 )  # fmt: skip
-
-
-def mark_of(solved_reward: Optional[float]) -> Optional[float]:
-    """Mean return that solves the task, from what a configuration, a task or a run says; None: there is no such mark.
-    The stand-in is a number, because configurations of earlier runs hold it."""
-    return None if solved_reward is None or solved_reward >= NEVER_SOLVED else solved_reward
 
 
 class _Defined(OutsideTask):

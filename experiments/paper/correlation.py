@@ -10,6 +10,7 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from envolve.core import interrupt
+from envolve.envs.task import NEVER_SOLVED
 
 if __name__ == "__main__":
     interrupt.listen("correlation.py")  # before all that takes time to import
@@ -41,7 +42,6 @@ from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.training import each, no_world, train_agents
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
@@ -116,7 +116,7 @@ def work(args: Args) -> int:
     n_sets, n_agents = args.sets or n_sets, args.agents or n_agents
     kind = proxy(args.config, args.results_dir, overrides=args.set)
     data = kind.config.data
-    task = task_of(data, solved_reward=UNSOLVABLE)  # so that all agents train equally long
+    task = task_of(data, solved_reward=NEVER_SOLVED)  # so that all agents train equally long
     m = measurement("correlation", task.name, args)
     [world] = find_worlds(args, 1, vary_hp=problem.learner(data)[2] is not None)
     steps = args.steps or budget_of(args, [world])

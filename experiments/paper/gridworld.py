@@ -10,6 +10,7 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from envolve.core import interrupt
+from envolve.envs.task import NEVER_SOLVED
 
 if __name__ == "__main__":
     interrupt.listen("gridworld.py")  # before all that takes time to import
@@ -28,7 +29,6 @@ from envolve.experiments.paper.common.world_args import WorldArgs, check_numbers
 from envolve.experiments.paper.learned_reward import finite_task
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
@@ -67,7 +67,7 @@ def work(args: Args) -> int:
     seeds = member_seeds(args.seed, RETEST, 0, agents)
     name, section, _ = problem.learner(world.config)
     # in the room an agent would stop when it first gets there by luck, with values of one or two states
-    endless = type(task)(max_steps=task.max_steps, solved_reward=UNSOLVABLE)
+    endless = type(task)(max_steps=task.max_steps, solved_reward=NEVER_SOLVED)
     series: Series = {"task": behaviour(RealTask(task, 1)), "SE": behaviour(world.world())}
     for where, kind, flat in (("task", "real", no_world(agents)), ("SE", "se", each(world.flat[None], agents))):
         hardware = Hardware(threads=threads)

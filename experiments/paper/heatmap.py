@@ -10,6 +10,7 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from envolve.core import interrupt
+from envolve.envs.task import NEVER_SOLVED
 
 if __name__ == "__main__":
     interrupt.listen("heatmap.py")  # before all that takes time to import
@@ -35,7 +36,6 @@ from envolve.experiments.paper.common.world_args import WorldArgs, check_numbers
 from envolve.experiments.paper.learned_reward import finite_task, rn_modes
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
@@ -98,7 +98,7 @@ def work(args: Args) -> int:
     n_worlds, n_agents = args.worlds or full[0], args.agents or full[1]
     learner = rn_learner(data, task, args.agent, curious=False, vary=False, settings=[], quick=args.quick)
     section = dataclasses.replace(learner.section, train_episodes=args.episodes)
-    endless = type(task)(max_steps=task.max_steps, solved_reward=UNSOLVABLE)  # nothing ends training early
+    endless = type(task)(max_steps=task.max_steps, solved_reward=NEVER_SOLVED)  # nothing ends training early
     seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     series: Series = {}
     for mode in dict.fromkeys(asked):

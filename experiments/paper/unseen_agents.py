@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import tyro
 
-from envolve.envs.task import Task
+from envolve.envs.task import NEVER_SOLVED, Task
 from envolve.envs.worlds.file import WorldFile
 from envolve.experiments import evaluate_proxy
 from envolve.experiments.command_line import parse
@@ -34,12 +34,12 @@ from envolve.experiments.paper.common.fixed_steps import at_fixed_steps, chosen_
 from envolve.experiments.paper.common.learners import LearnerSettings
 from envolve.experiments.paper.common.proxies import check_alike, proxy, task_of
 from envolve.experiments.paper.common.training import agent_seeds, each, each_path, no_world, train_agents
-from envolve.experiments.paper.common.unseen import mark_of, show
+from envolve.experiments.paper.common.unseen import reached_at, show
 from envolve.experiments.paper.common.verdicts import evolution_words
 from envolve.experiments.paper.common.world_args import WorldArgs, check_numbers, find, read_named
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
+from envolve.outer.evaluate.networks import exploration, on_task
 
 HELP = """\
 Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that
@@ -127,8 +127,8 @@ def train_kind(
 def work(args: Args) -> int:
     threads = check_numbers(args, steps=args.steps, tests=args.tests)
     data, what, worlds = source(args)
-    task = task_of(data, solved_reward=UNSOLVABLE)  # so that all train equally long
-    mark = mark_of(task_of(data)) if args.mark is None else args.mark
+    task = task_of(data, solved_reward=NEVER_SOLVED)  # so that all train equally long
+    mark = reached_at(task_of(data)) if args.mark is None else args.mark
     steps, tests = args.steps or (2500 if args.quick else 5000), args.tests or (5 if args.quick else 20)
     kinds = chosen_kinds(task, args.learners)
     settings = settings_of(args.agent_set, kinds)

@@ -15,9 +15,8 @@ import numpy as np
 
 from envolve.core import plugins
 from envolve.envs.outside.build import OutsideError, file_and_class
-from envolve.envs.outside.define import NEVER_SOLVED
 from envolve.envs.outside.spaces import read_observation
-from envolve.envs.task import make_task
+from envolve.envs.task import make_task, mark_of
 
 PROBE_SECONDS = 900.0  # until the process is ended
 # Seconds per step of Stable-Baselines3's learners with their defaults, where they were not timed: one core, AMD EPYC.
@@ -76,7 +75,7 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
         num_actions=task.num_actions,
         action_size=task.action_size,
         max_steps=task.max_steps,
-        solved_reward=None if task.solved_reward >= NEVER_SOLVED else task.solved_reward,
+        solved_reward=mark_of(task.solved_reward),
         random_return=measured["random_return"],
         random_length=steps / episodes if episodes else float(task.max_steps),
         measured_steps=steps,

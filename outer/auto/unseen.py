@@ -25,10 +25,10 @@ from envolve.core import plugins
 from envolve.envs.outside.build import class_in_file, file_and_class, is_outside, maker
 from envolve.envs.outside.spaces import Action, read_action
 from envolve.envs.outside.watch import TooSlow, again, watched
-from envolve.envs.task import make_task
+from envolve.envs.task import NEVER_SOLVED, make_task
 from envolve.envs.worlds.file import MODEL, read_world
 from envolve.outer.config.load import CONFIG_FILE, load_config
-from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, UNSOLVABLE, evaluate
+from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, evaluate
 
 SB3 = {"ppo": "PPO", "a2c": "A2C", "dqn": "DQN", "sac": "SAC", "td3": "TD3"}
 DISCRETE, CONTINUOUS = ("ppo", "dqn", "a2c"), ("ppo", "sac", "td3", "a2c")
@@ -272,7 +272,7 @@ def _own(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
         limits["rollout_steps"] = min(2048, job.steps)
     data["agents"]["gtn"].update(agent_name=job.learner, other_agents="", backend="auto")
     data["agents"][job.learner] = {**defaults, **limits, "test_episodes": job.tests}
-    data["envs"][data["env_name"]].update(solved_reward=UNSOLVABLE, test_steps=None)  # training never ends early
+    data["envs"][data["env_name"]].update(solved_reward=NEVER_SOLVED, test_steps=None)  # training never ends early
     if job.where == WORLD:
         worlds, mode = read_world(str(Path(job.run_dir) / job.world)).flat.unsqueeze(0), BUDGET
     else:

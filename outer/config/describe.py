@@ -12,11 +12,10 @@ from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSe
 from envolve.agents.train import algorithm
 from envolve.envs.managers.library import is_managed
 from envolve.envs.nets.networks import MLPShape
-from envolve.envs.outside.define import mark_of
 from envolve.envs.physics.task import physics_task
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import candidates_of
-from envolve.envs.task import Task, make_task
+from envolve.envs.task import Task, make_task, mark_of
 from envolve.envs.worlds.world import rn_shape, se_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection

@@ -12,8 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from envolve.core.statistics import of_worlds, summary
-from envolve.envs.outside.define import mark_of
-from envolve.envs.task import Task
+from envolve.envs.task import Task, mark_of
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import environment_info
 from envolve.outer.controls.rows import Bench, Row

@@ -17,7 +17,7 @@ from envolve.agents.common.sections import LearnerSection
 from envolve.agents.train import Hardware, train
 from envolve.envs.outside.define import register_of
 from envolve.envs.outside.task import OutsideTask
-from envolve.envs.task import Task, make_task
+from envolve.envs.task import Task, make_task, mark_of
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import RN, SHAPER, GTNSection
 from envolve.outer.goals.evolve_sections import SECTION as GOALS
@@ -26,7 +26,6 @@ PROXY, BUDGET, EARLY_OUT = "proxy", "proxy_budget", "proxy_early_out"
 DISTIL = "distil"  # no world, but an expert on the task, and the world that it teaches
 REAL, REAL_BUDGET = "real", "real_budget"
 ON_REAL = (REAL, REAL_BUDGET)
-UNSOLVABLE = 1e9  # a solved_reward from here on means that the task has no such mark
 MODES = {
     PROXY: "train in the world, as the outer loop does",
     BUDGET: "train in the world for the budget that it was evolved for",
@@ -199,7 +198,7 @@ def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray
     """
     if gtn.synthetic_env_type != RN or gtn.rn_objective == "mean_return":
         return returns
-    if gtn.rn_objective == "reward_threshold" and task.solved_reward >= UNSOLVABLE:
+    if gtn.rn_objective == "reward_threshold" and mark_of(task.solved_reward) is None:
         return returns
     if gtn.rn_objective == "reward_threshold":
         return -result.train_steps - gtn.unsolved_weight * np.maximum(0.0, task.solved_reward - returns)

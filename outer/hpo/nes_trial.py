@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.envs.outside.define import NEVER_SOLVED
+from envolve.envs.task import NEVER_SOLVED
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
 from envolve.outer.config.load import Config, ConfigError, load_config, store_config

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from envolve.core.statistics import AgentRuns, summary, within
-from envolve.envs.outside.define import mark_of
+from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.reporting.comparison import POSSIBLE_STEPS
 from envolve.outer.reporting.scores import CurvePoint

@@ -11,7 +11,7 @@ from pathlib import Path
 from envolve.core import commands
 from envolve.core.statistics import AgentRuns, summary, within
 from envolve.envs.outside.build import DESCRIPTION_FILE
-from envolve.envs.outside.define import mark_of
+from envolve.envs.task import mark_of
 from envolve.outer.reporting.comparison import POSSIBLE_STEPS, failures, price_lines, ratio_sentence, side, why_not
 from envolve.outer.reporting.report import number
 

@@ -23,6 +23,7 @@ import torch
 import tyro
 
 from envolve.core import commands
+from envolve.envs.task import NEVER_SOLVED
 from envolve.envs.worlds.file import WorldFile
 from envolve.experiments.command_line import check_count
 from envolve.experiments.paper import train_proxy
@@ -62,7 +63,7 @@ from envolve.experiments.paper.common.training import (
 from envolve.experiments.paper.common.verdicts import prices, summary, verdicts
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
+from envolve.outer.evaluate.networks import exploration, on_task
 
 EVOLVED = ("fixed", "varied")
 OF_RNS, OF_SES = ("modes", "objective"), ("published", "evolved", "stop")  # flags for worlds of one kind alone
@@ -180,7 +181,7 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
     threads = check(args)
     refuse(args, OF_SES, f"{args.config} evolves reward networks")
     base = proxy(args.config, args.results_dir, overrides=args.set, objective=args.objective).config.data
-    task = task_of(base, solved_reward=UNSOLVABLE)
+    task = task_of(base, solved_reward=NEVER_SOLVED)
     usual = quick_modes(task) if args.quick else modes_of(task)
     modes = list(dict.fromkeys(args.modes if args.modes is not None else usual))
     for mode in modes:

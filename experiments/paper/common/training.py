@@ -14,10 +14,10 @@ from torch import Tensor
 from envolve.agents.common.result import REASONS, TrainResult
 from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
-from envolve.envs.task import Task
+from envolve.envs.task import Task, mark_of
 from envolve.envs.worlds.file import WorldFile
 from envolve.experiments.paper.common.learners import LearnerSettings
-from envolve.outer.evaluate.networks import UNSOLVABLE, first_solved_steps, solved_steps
+from envolve.outer.evaluate.networks import first_solved_steps, solved_steps
 from envolve.outer.search.nes import RETEST, member_seeds
 
 FIRST_TEST, RULE_FIRES = "steps_to_solved_first_test", "steps_to_solved_rule_fires"
@@ -88,7 +88,7 @@ def solved_on_task(
 ) -> dict[str, list[Any]]:
     """Steps until agents on the task solved it, counted both ways; nothing where ``steps_to_solved`` tells it, or where
     the task has no mark."""
-    if kind != "real" or curves or task.solved_reward >= UNSOLVABLE:
+    if kind != "real" or curves or mark_of(task.solved_reward) is None:
         return {}
     first = first_solved_steps(result, task.solved_reward, learner.section.early_out_num)
     fires = np.where(np.isnan(first), np.nan, result.train_steps)

@@ -18,7 +18,7 @@ from envolve.outer.reporting.display import wide_console
 MARKS = {"CartPole-v0": 190.0}
 
 
-def mark_of(task: Task) -> float:
+def reached_at(task: Task) -> float:
     """The mean return that counts as reached."""
     return MARKS.get(task.name, task.solved_reward)
 

@@ -9,12 +9,11 @@ import numpy as np
 from rich.table import Table
 
 from envolve.core.statistics import AgentRuns, of_worlds
-from envolve.envs.task import Task
+from envolve.envs.task import Task, mark_of
 from envolve.envs.worlds.file import WorldFile
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.drawing import in_words
 from envolve.experiments.paper.common.training import FIRST_TEST, RULE_FIRES
-from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.reporting.comparison import failures, price_lines, random_return, ratio_sentence, side, why_not
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import number
@@ -39,7 +38,7 @@ def summary(series: Series, task: Task, spent: dict[str, dict[str, int | None]])
     curves = any(FIRST_TEST in q for q in series.values())
     table = Table(title=f"{task.name}, agents tested on the task", title_justify="left")
     table.add_column("", no_wrap=True)
-    mark = task.solved_reward if task.solved_reward < UNSOLVABLE else None
+    mark = mark_of(task.solved_reward)
     below = ["failures"] if mark is None else [f"failures (below {number(mark)})"]
     both = ["solved, first test", "solved, rule fires"] * curves
     for title in ("agents", *below, "steps", "return", "IQM", *both, "evolution, real steps"):
@@ -72,7 +71,7 @@ def verdicts(
     series: Series, task: Task, pairs: dict[str, str], kind: str, spent: dict[str, dict[str, int | None]]
 ) -> None:
     """Verdicts on agents in worlds compared with agents on the task. pairs: series of worlds -> that on the task."""
-    mark = task.solved_reward if task.solved_reward < UNSOLVABLE else None
+    mark = mark_of(task.solved_reward)
     floor = random_return(task)
     for name, beside in pairs.items():
         steps = RULE_FIRES if RULE_FIRES in series[name] else "train_steps"
