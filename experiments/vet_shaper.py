@@ -29,6 +29,7 @@ from envolve.envs.physics.task import SHAPER_TYPES, physics_task
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import parse
 from envolve.llm.vetting.jail.locks import JailError
+from envolve.llm.vetting.literals import as_written
 from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.text.missing import OWN
 from envolve.llm.vetting.vet import Vetted, Vetter
@@ -89,9 +90,10 @@ def vet(args: Args) -> int:
     print(f"accepted: {', '.join(graph_file['functions'])}; {operations} operations, {verdict.seconds:.2f} s")
     for note in notes:
         print(f"  {note}")
-    width = max((len(p["name"]) for p in graph_file["params"]), default=0)
-    for p in graph_file["params"]:
-        print(f"  {p['name']:<{width}}  {precise(p['value'])}")
+    numbers = as_written(graph_file)
+    width = max(map(len, numbers), default=0)
+    for name, value in numbers.items():
+        print(f"  {name:<{width}}  {precise(value)}")
     if args.out is not None:
         write_atomic(str(args.out), graph_file.text().encode())
         print(f"written: {args.out}")

@@ -16,6 +16,7 @@ from envolve.llm.search.individual import HUMAN, Individual
 from envolve.llm.settings import Settings, Watcher
 from envolve.llm.tune import Tuned, tune
 from envolve.llm.tune_workers import Workers
+from envolve.llm.vetting.literals import signs
 
 
 class Final(NamedTuple):
@@ -72,7 +73,9 @@ def tune_numbers(
     individual.steps += tuned.steps
     values = tuned.params.tolist()
     graph_file = individual.graph_file.with_values(values)
-    return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values))), tuned
+    own = signs(individual.graph_file.get("source", ""), individual.graph_file["params"])
+    moved = {name: sign * value for name, sign, value in zip(candidate.param_names, own, values)}
+    return replace(individual, graph_file=graph_file, tuned=moved), tuned
 
 
 def last_test(s: Settings, entries: list[Individual], watcher: Watcher) -> tuple[list[Final], Halved, list[int]]:

@@ -8,16 +8,14 @@ Python had combined with others) the graph itself is written down as Python, an 
 from __future__ import annotations
 
 import ast
-import json
-import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envolve.envs.graph.ops import OPS
 from envolve.envs.physics.task import SHAPER_TYPES
+from envolve.llm.reporting.graph_code import code_of_graph, quoted
 from envolve.llm.vetting.allow.allowed_names import TYPING
 from envolve.llm.vetting.literals import Literal, read
 from envolve.llm.vetting.trace.calling import WANTED, WHOLE
@@ -34,13 +32,11 @@ IMPORTS = (  # what llm/vetting/trace/tracer.py gives to code, beside torch
     ("from torch import {}", ("Tensor",)),
     ("from envolve.envs.physics.task import {}", ("Pose",)),
 )
-ARITHMETIC = ("add", "sub", "mul", "div")
-POSE = ("root_state", "joint_position", "joint_velocity")
 
 
 def best_code(
     code: str,
-    written: Mapping[str, Any],
+    written: Mapping[str, Any] | None,
     tuned: Mapping[str, Any],
     recheck: Recheck | None,
     names: Collection[str],
@@ -48,15 +44,19 @@ def best_code(
 ) -> str:
     """A file that gives the same bits as the graph file ``tuned``.
 
-    code: of the author, whose graph file is ``written``; names: of the task's state; about: one line on what it is.
+    code: of the author, whose graph file is ``written`` (None: it is not known); names: of the task's state; about: one
+    line on what it is.
     """
-    numbers = code_with_numbers(code, written["params"], tuned["params"])
+    if written is not None and code == code_of_graph(written):  # nobody wrote it
+        return f'"""{about}"""\n\n{code_of_graph(tuned)}'
+    numbers = None if written is None else code_with_numbers(code, written["params"], tuned["params"])
     fits = numbers is not None and _defined(numbers) == set(tuned["functions"]) and "__future__" not in numbers
     if numbers is not None and fits:
         # a graph that was not tuned is known to be the code's; what was changed has to show that it is
         again = tuned if numbers == code else recheck(numbers) if recheck is not None else None
         if again is not None and same_graphs(again, tuned):
-            return f'"""{about}"""\n\n{_imports(numbers)}\n\n{numbers.strip()}\n{_adapters(numbers, names)}'
+            whole = _with_signatures(f"{numbers.strip()}\n", names)
+            return f'"""{about}"""\n\n{_imports(numbers)}\n\n{whole}'
     text = f'"""{about}\n\nWritten from best.graph.json, an operation per line.\n"""\n\n{code_of_graph(tuned)}'
     lines = [f"# {line}".rstrip() for line in code.strip().splitlines()]
     return "\n".join([text, "", "# The author's code, with the numbers that it came with:", "#", *lines]) + "\n"
@@ -136,10 +136,13 @@ def _defined(code: str) -> set[str]:
     return {f.name for f in ast.parse(code).body if isinstance(f, ast.FunctionDef)} & set(SHAPER_TYPES)
 
 
-def _adapters(code: str, names: Collection[str]) -> str:
-    """Wrappers with the task's signature, for functions that name quantities of the state as arguments."""
-    out = []
-    for f in ast.parse(code).body:
+def _with_signatures(code: str, names: Collection[str]) -> str:
+    """``code``, whose functions that name quantities of the state as arguments have another name, and are called by
+    functions with the task's signature. names: of the state."""
+    tree = ast.parse(code)
+    named: dict[str, str] = {}
+    wrappers = []
+    for f in tree.body:
         if not isinstance(f, ast.FunctionDef) or f.name not in SHAPER_TYPES:
             continue
         wanted = WANTED[f.name]
@@ -149,122 +152,30 @@ def _adapters(code: str, names: Collection[str]) -> str:
             continue  # as llm/vetting/trace/calling.py decides
         keys = {name: WHOLE.get(name, name) for name in have}
         given = [
-            f"{name}={key}" if key in wanted else f"{name}=state[{_quoted(key)}]"
+            f"{name}={key}" if key in wanted else f"{name}=state[{quoted(key)}]"
             for name, key in keys.items()
             if key in wanted or key in names
         ]
-        out.append(
-            f"\n\n_named_{f.name} = {f.name}\n\n\ndef {f.name}({', '.join(wanted)}):\n"
-            f"    return _named_{f.name}({', '.join(given)})\n"
-        )
-    return "".join(out)
+        named[f.name] = _free(f"named_{f.name}", tree)
+        body = f"return {named[f.name]}({', '.join(given)})"
+        wrappers.append(f"\n\ndef {f.name}({', '.join(wanted)}):\n    {body}\n")
+    return _renamed(code, tree, named) + "".join(wrappers)
 
 
-# ---------------------------------------------------------------------------------------------- a graph as Python code
+def _renamed(code: str, tree: ast.Module, names: Mapping[str, str]) -> str:
+    """``code`` with other names of these functions, where they are defined and where they are called."""
+    lines = [line.encode() for line in code.split("\n")]  # columns count bytes
+    places = [(n.lineno - 1, n.col_offset, n.id) for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in names]
+    for f in tree.body:
+        if isinstance(f, ast.FunctionDef) and f.name in names:
+            text = lines[f.lineno - 1]
+            places.append((f.lineno - 1, text.index(f.name.encode(), text.index(b"def", f.col_offset)), f.name))
+    for row, at, name in sorted(places, reverse=True):
+        lines[row] = lines[row][:at] + names[name].encode() + lines[row][at + len(name.encode()) :]
+    return b"\n".join(lines).decode()
 
 
-def code_of_graph(graph_file: Mapping[str, Any]) -> str:
-    """Python code of the functions of a checked graph file, with a table of its parameters at the top."""
-    params = [(str(p["name"]), float(np.float32(p["value"]))) for p in graph_file["params"]]
-    parts = ["import math\n\nimport torch\n"]
-    if any(kind == "compute_initial_state" for kind in graph_file["functions"]):
-        parts[0] += "\nfrom envolve.envs.physics.task import Pose\n"
-    if graph_file["action_size"] is not None:
-        parts.append(f"ACTION_SIZE = {int(graph_file['action_size'])}\n")
-    if params:
-        rows = "".join(f"    {_quoted(name)}: {value!r},\n" for name, value in params)
-        parts.append(f"NUMBERS = {{\n{rows}}}\n")
-    for kind, graph in graph_file["functions"].items():
-        parts.append("\n" + _Function(kind, graph, [name for name, _ in params]).text())
-    return "\n".join(parts)
-
-
-class _Function:
-    """Python code of one graph."""
-
-    def __init__(self, kind: str, graph: Mapping[str, Any], params: Sequence[str]) -> None:
-        if kind not in SHAPER_TYPES:
-            raise ValueError(f"{kind!r} is no shaper")
-        self.kind, self.graph, self.params = kind, graph, params
-        self.wanted = WANTED[kind]
-
-    def text(self) -> str:
-        lines = [self._node(k, node) for k, node in enumerate(self.graph["nodes"])]
-        text = "\n".join(f"    {line}" for line in lines)
-        head = [f"def {self.kind}({', '.join(self.wanted)}):"]
-        head += ["    n = next(iter(state.values())).shape[0]"] * bool(re.search(r"\bn\b", text))
-        head += ["    device = next(iter(state.values())).device"] * ("device=device" in text)
-        return "\n".join([*head, *[text] * bool(text), f"    return {self._outputs()}"]) + "\n"
-
-    def _node(self, k: int, node: Mapping[str, Any]) -> str:
-        if "constant" in node:
-            return f"v{k} = torch.tensor({_number(node['constant'])}, dtype={_dtype(node['dtype'])}, device=device)"
-        name = node["op"]
-        if name not in OPS:  # it becomes code
-            raise ValueError(f"{name!r} is no operation of a graph")
-        positional = [a.type for a in OPS[name].arguments if not a.by_name]
-        words = [self._argument(name, kind, a) for kind, a in zip(positional, node.get("args", []))]
-        for key, value in node.get("kwargs", {}).items():
-            if not key.isidentifier():
-                raise ValueError(f"{key!r} is no argument")
-            words.append(f"{key}={self._value(value)}")
-        words += ["device=device"] * OPS[name].factory
-        return f"v{k} = torch.ops.{name}({', '.join(words)})"
-
-    def _argument(self, op: str, kind: str, value: Any) -> str:
-        """One given by position: numbers stand for tensors in arithmetic alone."""
-        text = self._value(value)
-        number = isinstance(value, (int, float)) or (isinstance(value, dict) and "param" in value)
-        if kind == "Tensor" and number and op.split(".")[1] not in ARITHMETIC:
-            return f"torch.tensor({text}, device=device)"
-        return text
-
-    def _value(self, value: Any) -> str:
-        if isinstance(value, list):
-            return f"[{', '.join(map(self._value, value))}]"
-        if not isinstance(value, dict):
-            return _number(value)
-        (key, x), *_ = value.items()
-        if key == "item":
-            return f"v{int(x[0])}[{int(x[1])}]"
-        if key in ("node", "batch"):
-            return f"v{int(x)}" if key == "node" else "n" if x == 1 else f"{int(x)} * n"
-        if key == "in":
-            name = self.graph["inputs"][x]
-            if name == "action" and "action" in self.wanted:
-                return "action"
-            return name if name.split(".")[0] in ("random", "rest") and "." in name else f"state[{_quoted(name)}]"
-        if key == "param":
-            return f"NUMBERS[{_quoted(self.params[x])}]"
-        return _dtype(x) if key == "dtype" else _number(float(x))
-
-    def _outputs(self) -> str:
-        values, names = [self._value(v) for v in self.graph["outputs"]], self.graph["names"]
-        if self.kind == "compute_reward":
-            parts = ", ".join(f"{_quoted(name)}: {value}" for name, value in zip(names[1:], values[1:]))
-            return f"{values[0]}, {{{parts}}}"
-        if self.kind == "compute_initial_state":
-            return f"Pose({', '.join(f'{part}={values[names.index(part)]}' for part in POSE)})"
-        return values[0]
-
-
-def _dtype(name: str) -> str:
-    if not re.fullmatch(r"(float|int|uint)\d+|bool", name):
-        raise ValueError(f"{name!r} is no type of numbers")
-    return f"torch.{name}"
-
-
-def _number(value: Any) -> str:
-    """Python text of numbers, booleans, None, strings and lists of them."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_number, value))}]"
-    if isinstance(value, dict):  # {"float": "inf"} in a constant
-        return _number(float(value["float"]))
-    if isinstance(value, float) and not math.isfinite(value):
-        return "math.nan" if math.isnan(value) else "math.inf" if value > 0 else "-math.inf"
-    return _quoted(value) if isinstance(value, str) else repr(value)
-
-
-def _quoted(text: str) -> str:
-    """Python string in the quotes that formatters prefer."""
-    return json.dumps(text)
+def _free(name: str, tree: ast.Module) -> str:
+    """``name``, or one like it, that the code has not."""
+    taken = {getattr(n, "id", getattr(n, "name", getattr(n, "arg", ""))) for n in ast.walk(tree)}
+    return next(tried for k in range(1, len(taken) + 3) if (tried := name if k == 1 else f"{name}_{k}") not in taken)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -78,7 +78,9 @@ def _write_best(
     original = next((i for i in individuals if i.id == best.id), best)
     how = "; its numbers were tuned" if best.tuned else ""
     about = f"{name_of(best)} of an evolution for {task.name}: {precise(best.score)} {task.score_unit}{how}."
-    written = original.graph_file or best.graph_file
+    written: Mapping[str, Any] | None = original.graph_file or best.graph_file
+    if original.tuned:  # by --tune_every: what the code gives, and not what became of it
+        written = None if recheck is None else recheck(original.code)
     names = {*task.described(1), "action", "previous_action"}
     write_text(folder / "best.py", best_code(best.code, written, best.graph_file, recheck, names, about))
     write_text(folder / "best.graph.json", best.graph_file.text())

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from envolve.llm.search.individual import REWARD, SCORE, Individual
+from envolve.llm.vetting.literals import as_written
 
 POINTS = 10
 REFLECTION_LIMIT = 6_000  # characters
@@ -38,9 +39,10 @@ def reflect(individual: Individual, human: Individual | None, unit: str = "", ad
 
 
 def _numbers(individual: Individual) -> str:
-    """Numbers that evolution tunes, as they are now."""
-    params = [] if individual.graph_file is None else individual.graph_file["params"][:MAX_COMPONENTS]
-    shown = ", ".join(f"{shortened(str(p['name']), NAME_LIMIT)} = {_figure(float(p['value']))}" for p in params)
+    """Numbers that evolution tunes, as they are now, with the signs of the code."""
+    written = {} if individual.graph_file is None else as_written(individual.graph_file)
+    numbers = list((individual.tuned or written).items())[:MAX_COMPONENTS]
+    shown = ", ".join(f"{shortened(name, NAME_LIMIT)} = {_figure(value)}" for name, value in numbers)
     how = "as evolution has tuned them" if individual.tuned else "that evolution can tune, by their names"
     return f"\nNumbers {how}: {shown}." if shown else ""
 

@@ -37,10 +37,16 @@ class Literal:
     name: str  # what it is called where it stands; "" if it is not
     target: str  # of the statement that it belongs to: the variable that is assigned, or the function
     own: bool = True  # the name is its own, not one made from what it stands beside
+    sign: int = 1  # -1: a minus stands before it
 
     @property
     def line(self) -> int:
         return self.node.lineno
+
+    @property
+    def written(self) -> float:
+        """The number with its sign."""
+        return self.sign * float(self.node.value)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -120,6 +126,28 @@ def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
             if fine and re.fullmatch(r"[A-Za-z]\w{0,63}", name, re.A):
                 found[kind, node, path] = name
     return found
+
+
+def signs(code: str, params: Sequence[Mapping[str, Any]]) -> list[int]:
+    """-1 for each parameter, of a graph that was traced from ``code``, which its author wrote with the other sign: what
+    is subtracted, ``- energy_weight * energy``, is a negative number in a graph."""
+    try:
+        literals = read(code).literals
+    except (SyntaxError, ValueError, RecursionError):  # a graph file of a stranger
+        return [1] * len(params)
+    found = []
+    for p in params:
+        value, base = np.float32(p["value"]), re.sub(r"_\d+$", "", p["name"])
+        same = [x for x in literals if x.name in (p["name"], base) and abs(np.float32(x.written)) == abs(value)]
+        found.append(-1 if same and all(np.float32(x.written) != value for x in same) else 1)
+    return found
+
+
+def as_written(graph_file: Mapping[str, Any]) -> dict[str, float]:
+    """Names and numbers of a graph file's parameters, with the signs that they have in its source."""
+    params = graph_file["params"]
+    given = zip(params, signs(graph_file.get("source", ""), params))
+    return {str(p["name"]): sign * float(p["value"]) for p, sign in given}
 
 
 class _Places:
@@ -204,6 +232,9 @@ def _expression(source: Source, node: ast.AST, name: str, target: str, own: bool
     elif isinstance(node, ast.UnaryOp) or _is_tensor_of(node):
         inner = node.operand if isinstance(node, ast.UnaryOp) else node.args[0]  # type: ignore[attr-defined]
         _expression(source, inner, name, target, own)
+        if isinstance(inner, ast.Constant) and isinstance(getattr(node, "op", None), ast.USub):
+            for literal in source.literals[-1:]:
+                literal.sign *= -1 if literal.node is inner else 1
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values):
             called = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""

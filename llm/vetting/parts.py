@@ -63,6 +63,19 @@ class Part:
         return outside_names(self.node)
 
     @cached_property
+    def reads(self) -> set[str]:
+        """Names that it looks up when it is run: of a function, those of its default values."""
+        if isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            arguments = self.node.args
+            values = [*arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)]
+            return {n.id for value in values for n in ast.walk(value) if isinstance(n, ast.Name)}
+        return self.uses
+
+    @cached_property
+    def changes(self) -> set[str]:
+        return changes(self.node)
+
+    @cached_property
     def meaning(self) -> str:
         """Key that is equal for statements that differ only in comments and layout."""
         return ast.dump(self.node)
@@ -120,6 +133,32 @@ def defines(node: ast.stmt) -> list[str]:
     return []
 
 
+CHANGING = set("append extend insert update pop popitem remove clear setdefault sort reverse".split())
+
+
+def changes(node: ast.stmt) -> set[str]:
+    """Names that a top-level statement, no definition of its own, changes, or binds among other things: ``W += 1``,
+    ``W["a"] = 2``, ``W.append(3)``, and those in it if it is a loop or a choice."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+        return set()
+    if isinstance(node, ast.If) and "__name__" in {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}:
+        return set()  # it is not run where the code is used
+    found = set()
+    for n in ast.walk(node):
+        owner: ast.AST | None = None
+        if isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load):
+            owner = n.value
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
+            method = n.func.attr
+            owner = n.func.value if method in CHANGING or (method.endswith("_") and not method[0] == "_") else None
+        elif isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
+            owner = n
+        while isinstance(owner, (ast.Subscript, ast.Attribute)):
+            owner = owner.value
+        found |= {owner.id} if isinstance(owner, ast.Name) else set()
+    return found
+
+
 class Module:
     """The chosen functions and, transitively, what they use. Raises VetError where two blocks disagree about a name
     that functions of both use, or where it is too much."""
@@ -131,9 +170,37 @@ class Module:
         for part in parts:
             for name in defines(part.node):
                 self._last[name] = self._own[name, part.block] = part
+        self._changes = self._changing(parts)
         self._where: dict[str, Part] = {}  # what a name has been found to mean
         kept = self._needed()
         self.parts = [part for part in parts if id(part) in kept]
+
+    def _changing(self, parts: Sequence[Part]) -> dict[tuple[str, int], list[Part]]:
+        """By name and block: what else makes the name's value, beside its last definition. An earlier definition does
+        if something up to the last one reads it."""
+        found: dict[tuple[str, int], list[Part]] = {}
+        earlier: dict[tuple[str, int], list[Part]] = {}
+        for part in parts:
+            for name in part.reads:
+                if (name, part.block) in earlier:
+                    found.setdefault((name, part.block), []).extend(earlier.pop((name, part.block)))
+            own = set(defines(part.node))
+            for name in part.changes:
+                last = self._own.get((name, part.block))
+                if last is None:
+                    self._own[name, part.block] = self._last[name] = part
+                elif last is not part and name in own:
+                    earlier.setdefault((name, part.block), []).append(part)
+                elif last is not part:
+                    found.setdefault((name, part.block), []).append(part)
+        for part in reversed(parts):
+            value = getattr(part.node, "value", None)
+            if isinstance(part.node, ast.Assign) and isinstance(value, ast.Name):  # a second name for it
+                for name in defines(part.node):
+                    if (name, part.block) in found:
+                        more = [part, *found[name, part.block]]
+                        found.setdefault((value.id, part.block), []).extend(more)
+        return found
 
     def _needed(self) -> set[int]:
         """Ids of the parts to keep. Every part is followed once, however many names it defines."""
@@ -160,9 +227,13 @@ class Module:
             self._where[name] = found
             if not (found.is_import and _is_given(found.node)):
                 kept.add(id(found))
-            if id(found) not in followed:
-                followed.add(id(found))
-                queue += [(used, found.block) for used in sorted(found.uses)]
+            for part in (found, *self._changes.get((name, found.block), ())):
+                kept |= set() if part is found else {id(part)}
+                if id(part) not in followed:
+                    followed.add(id(part))
+                    queue += [(used, part.block) for used in sorted(part.uses)]
+                    if part is not found:  # it may bind other names, which others change in turn
+                        queue += [(other, part.block) for other in sorted(part.changes)]
         return kept
 
     def _meant(self, name: str, block: int) -> Part | None:
@@ -180,7 +251,15 @@ class Module:
             )
 
     def text(self) -> str:
-        """Imports, constants and classes, then the rest, in their order."""
+        """Imports, constants and classes, then the rest, in their order; after the imports in the order in which they
+        were written, if a constant needs that."""
+        made = [name for p in self.parts for name in {*defines(p.node), *p.changes}]
+        functions = {p.name for p in self.parts if p.is_function}
+        computed = any(functions & p.reads for p in self.parts if not p.is_function)
+        if computed or len(made) > len(set(made)):
+            imports = [p.text for p in self.parts if p.is_import]
+            rest = [p.text for p in self.parts if not p.is_import]
+            return "\n\n\n".join(s.strip("\n") for s in ["\n".join(dict.fromkeys(imports)), *rest] if s) + "\n"
         first = (ast.Assign, ast.AnnAssign, ast.ClassDef)
         imports = [p.text for p in self.parts if p.is_import]
         constants = [p.text for p in self.parts if isinstance(p.node, first)]

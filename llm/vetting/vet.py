@@ -27,7 +27,7 @@ from envolve.llm.vetting.allow.allowlist import check_source
 from envolve.llm.vetting.checking import accept
 from envolve.llm.vetting.jail.jailer import Jailer
 from envolve.llm.vetting.jail.locks import opted_out
-from envolve.llm.vetting.normal.normalise import normalise
+from envolve.llm.vetting.normal.normalise import Normalised, normalise
 from envolve.llm.vetting.probe import Probe
 from envolve.llm.vetting.text.extract import MOST_CHARACTERS, VetError, extract
 
@@ -103,11 +103,12 @@ class Vetter:
 
     def _vet_code(self, code: str, name: str, began: float) -> Vetted | Rejection:
         notes: tuple[str, ...] = ()
+        normal = Normalised(code)
         try:
             if len(code) > CODE_CHARACTERS:
                 raise VetError("limits", f"the code has {len(code)} characters, at most {CODE_CHARACTERS} are allowed")
-            code, notes = _read("allowlist", partial(normalise, task=self.probe.task), code, self.types)
-            notes = tuple(map(clean, notes))
+            normal = _read("allowlist", partial(normalise, task=self.probe.task), code, self.types)
+            code, notes = normal.code, tuple(map(clean, normal.notes))
             _read("allowlist", check_source, code, self.types)
             with self._turn:
                 traced = self._jailer.trace(code)
@@ -115,7 +116,8 @@ class Vetter:
             graph_file = _read("graph", partial(accept, code, self.probe.task), checked, self.types)
             vetted = Vetted(code, graph_file, time.perf_counter() - began, notes)
         except VetError as e:
-            return replace(_rejection(code, e, name, began), notes=notes)
+            refused = VetError(e.stage, normal.why(e.message))
+            return replace(_rejection(code, refused, name, began), notes=notes)
         log.debug("%s: accepted after %.2f s", name, vetted.seconds)
         return vetted
 

@@ -26,8 +26,8 @@ ALLOWED = {
 IN_TYPES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load, ast.BinOp, ast.BitOr)
 REFUSED = {  # syntax: its word, what to write instead
     "While": ("while", "write torch.where, or a for over range(number)"),
-    "Try": ("try", "write code that cannot raise: + 1e-6 in divisors, torch.clamp"),
-    "TryStar": ("try", "write code that cannot raise"),
+    "Try": ("try", "write code that cannot raise: + 1e-6 in divisors, torch.clamp, if instead of except"),
+    "TryStar": ("try", "write code that cannot raise, if instead of except"),
     "Lambda": ("lambda", "write a function with def"),
     "ClassDef": ("class", "write plain functions"),
     "With": ("with", "leave it out: nothing is differentiated and no files are read"),

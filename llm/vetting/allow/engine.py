@@ -82,7 +82,8 @@ class Checker(NodeChecks):
                 and id(statement) not in self.documentation
                 and type(statement).__name__ not in self.table.refused
             ):
-                self.say(statement, "only imports, functions and constants may stand outside of functions")
+                text = "only imports, functions and constants may stand outside of functions"
+                self.say(statement, f"{text}; write it within a function, or what comes of it as a constant")
         functions = [n for n in self.tree.body if isinstance(n, ast.FunctionDef)]
         top = {n.name for n in functions}
         if not top & set(self.types):

@@ -30,7 +30,6 @@ class Configs:
         """Whether the objects of a NamedTuple are only used as ``object.field``: as a dict they would have another
         length and other elements."""
         facts, fields = self._facts, self.classes[name]
-        parents = {id(child): node for node in ast.walk(facts.tree) for child in ast.iter_child_nodes(node)}
         own = {n for n, values in facts.assigned.items() if any(_calls(v, name) for v in values)}
         for function in facts.functions.values():
             arguments = [*function.args.posonlyargs, *function.args.args]
@@ -39,7 +38,7 @@ class Configs:
         own = facts.passed_on(own)
 
         def fine(node: ast.expr) -> bool:
-            parent = parents.get(id(node))
+            parent = facts.parents.get(id(node))
             if isinstance(parent, ast.Attribute):
                 return parent.attr in fields
             if isinstance(parent, (ast.Assign, ast.AnnAssign)):  # its other names are in ``own``

@@ -284,8 +284,9 @@ def _begins_as_text(node: ast.expr) -> bool:
 def _without_rare(node: ast.Call, name: str) -> ast.expr | None:
     """pairwise_distance(a, b) as a norm; torch.diag of a list of numbers as a matrix; None: it is another call."""
     if name == "pairwise_distance" and len(node.args) == 2 and not node.keywords:  # torch adds 1e-6 to the difference
-        text = f"torch.norm({ast.unparse(node.args[0])} - ({ast.unparse(node.args[1])}) + 1e-06, dim=-1)"
-        return ast.parse(text, mode="eval").body
+        apart = ast.BinOp(ast.BinOp(node.args[0], ast.Sub(), node.args[1]), ast.Add(), ast.Constant(1e-6))
+        last = ast.keyword("dim", ast.UnaryOp(ast.USub(), ast.Constant(1)))
+        return ast.Call(_torch("norm"), [apart], [last])
     inner = node.args[0] if name == "diag" and len(node.args) == 1 and not node.keywords else None
     if isinstance(inner, ast.Call) and inner.args and isinstance(inner.args[0], ast.List):
         row = inner.args[0].elts

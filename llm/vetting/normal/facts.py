@@ -11,12 +11,24 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 
-from envolve.llm.vetting.allow.allowed_names import GIVEN
+from envolve.llm.vetting.allow.allowed_names import GIVEN, METHODS
+from envolve.llm.vetting.normal.unchanged import parents_of
 
 MOST_VALUES = 32  # of a loop variable that stands in a text
 NUMBERS = (int, float)
 STATE_NAMES = ("state", "state_dict", "states", "obs_dict", "sim_state", "state_tensors")
 FLOAT32 = ("torch.float32", "torch.float", "np.float32", "numpy.float32")
+VIEWS = set(  # methods and functions that may give a view of what they are given
+    (
+        "view view_as reshape reshape_as squeeze unsqueeze flatten ravel transpose permute t expand expand_as narrow "
+        "select unbind split chunk detach to type type_as float bool int contiguous diagonal movedim swapaxes swapdims "
+        "unfold unflatten as_tensor asarray from_numpy get broadcast_to atleast_1d requires_grad_ real cpu cuda "
+        "positive moveaxis tensor_split atleast_2d meshgrid broadcast_tensors"
+    ).split()
+)
+COPIES = ("float", "double")  # of truth values, which they never give back as they are
+SIZES = ("shape", "dtype", "device", "ndim")
+CONVERTING = ("float", "int", "bool", "len", "abs")
 CHANGING = set("append extend insert update pop popitem remove clear setdefault sort reverse".split())
 _HIDDEN = re.compile(r"_+[A-Za-z0-9]\w*|[A-Za-z]\w*_")  # begins or ends with an underscore
 Text = str | int
@@ -37,8 +49,12 @@ class Facts:
         self.shared: set[str] = set()  # names of what has, or may have, another name: arguments, parts, aliases
         self.assigned: dict[str, list[ast.expr]] = {}  # like values, with all that a name is bound to
         self.changed: set[str] = set()  # names of objects that something may change in place
+        self.uses: dict[str, list[ast.Name]] = {}  # by name: where it is read
+        self.augmented: dict[str, int] = {}  # by name: how often it stands before += and the like
         self._loops: dict[str, list[ast.expr | None]] = {}  # loop variable: what it runs over; None: not known
-        for node in ast.walk(tree):
+        self.parents = parents_of(tree)  # as they were written
+        self._nodes = list(ast.walk(tree))  # kept, so that no id is used twice
+        for node in self._nodes:
             self._see(node)
         self._change_under_other_names()
         self.renames = self._renames()
@@ -50,6 +66,7 @@ class Facts:
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Load):
                 self.loaded.add(node.id)
+                self.uses.setdefault(node.id, []).append(node)
             else:
                 self._bind(node.id)
         elif isinstance(node, ast.arg):
@@ -78,6 +95,9 @@ class Facts:
                 self._change(node.func.value)
         if isinstance(node, ast.keyword) and node.arg == "out":
             self._change(node.value)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self.augmented[node.target.id] = self.augmented.get(node.target.id, 0) + 1
+            self._change(node.target)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             self.values[node.targets[0].id] = node.value
             self.assigned.setdefault(node.targets[0].id, []).append(node.value)
@@ -135,6 +155,31 @@ class Facts:
         """True for a name that means the same object, unchanged, wherever it is read."""
         return self.bound.get(name, 0) <= 1 and name not in self._loops and name not in self.changed
 
+    def only_computed(self, name: str, mask: bool = False) -> bool:
+        """True if nothing but numbers is made of the object behind this name: no use gives it a second name, or makes
+        a view of it. mask: of truth values; its float() is a copy, and it may be what a function returns."""
+        return all(self._computes(use, mask) for use in self.uses.get(name, ()))
+
+    def _computes(self, use: ast.Name, mask: bool) -> bool:
+        parent = self.parents.get(id(use))
+        if isinstance(parent, ast.Subscript):
+            return parent.slice is use
+        if isinstance(parent, ast.Attribute):
+            call = self.parents.get(id(parent))
+            called = isinstance(call, ast.Call) and call.func is parent
+            in_place = parent.attr.endswith("_")
+            known = parent.attr in {*METHODS, "item"} if called else parent.attr in SIZES
+            return known and not in_place and (parent.attr not in VIEWS or (mask and parent.attr in COPIES))
+        if isinstance(parent, ast.Call) and use in parent.args:
+            f = parent.func
+            known = isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id in ("torch", "math")
+            known = known and isinstance(f, ast.Attribute) and f.attr not in VIEWS and not f.attr.endswith("_")
+            plain = isinstance(f, ast.Name) and f.id in CONVERTING and f.id not in self.bound
+            return (known or plain) and not any(k.arg in ("out", "inplace") for k in parent.keywords)
+        if isinstance(parent, ast.Return):
+            return mask
+        return isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.AugAssign, ast.FormattedValue))
+
     def _bind(self, name: str) -> None:
         self.bound[name] = self.bound.get(name, 0) + 1
 
@@ -179,6 +224,19 @@ class Facts:
                 break
         return found
 
+    def reached(self, body: Sequence[ast.AST]) -> list[ast.AST]:
+        """These statements, and the functions here that they call, or name, directly or through others."""
+        found, todo, names = list(body), list(body), set()
+        while todo:
+            for node in ast.walk(todo.pop()):
+                name = node.id if isinstance(node, ast.Name) else ""
+                value = self.functions.get(name) or self.values.get(name)
+                if name not in names and isinstance(value, (ast.FunctionDef, ast.Lambda)):
+                    names.add(name)
+                    found.append(value)
+                    todo.append(value)
+        return found
+
     # ------------------------------------------------------------------------------------------------ numbers and texts
 
     def number(self, node: ast.AST, depth: int = 0) -> bool:
@@ -214,6 +272,8 @@ class Facts:
             return first if first is not None and self.number(first) else None
         if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and self.lasting(node.id) and depth < 4:
             value = self.values.get(node.id)
+            if not self.only_computed(node.id):
+                return None
             return None if value is None else self.constant_tensor(value, depth + 1)
         alias = self.alias(node)
         return None if alias is None else self.constant_tensor(alias, depth + 1)

@@ -21,8 +21,14 @@ def folded(node: ast.Call, facts: Facts) -> ast.expr | None:
     if not known or "reduce" in facts.functions or node.keywords or not 2 <= len(node.args) <= 3:
         return None
     function, values, start = node.args[0], node.args[1], node.args[2:]
-    if _adds(function, facts):
+    adds = _adds(function, facts)
+    if adds and start:
         return ast.Call(ast.Name("sum", ast.Load()), [values, *start], [])
+    if adds and _again(values):  # sum begins with 0, and 0 plus a truth value is a number
+        listed = ast.Call(ast.Name("list", ast.Load()), [values], [])
+        first = ast.Subscript(listed, ast.Constant(0), ast.Load())
+        rest = ast.Subscript(copy.deepcopy(listed), ast.Slice(ast.Constant(1)), ast.Load())
+        return ast.Call(ast.Name("sum", ast.Load()), [rest, first], [])
     if not isinstance(values, (ast.List, ast.Tuple)) or not 0 < len(values.elts) <= MOST_NESTED:
         return None
     elements = [*start, *values.elts]
@@ -30,11 +36,18 @@ def folded(node: ast.Call, facts: Facts) -> ast.expr | None:
         return None
     total = elements[0]
     for element in elements[1:]:
-        made = _applied(function, total, element, facts)
+        made = ast.BinOp(total, ast.Add(), element) if adds else _applied(function, total, element, facts)
         if made is None:
             return None
         total = made
     return total
+
+
+def _again(values: ast.expr) -> bool:
+    """Whether this can be evaluated twice: a name, or the values of a dict with one."""
+    if isinstance(values, ast.Call) and isinstance(values.func, ast.Attribute) and values.func.attr == "values":
+        return not values.args and not values.keywords and isinstance(values.func.value, ast.Name)
+    return isinstance(values, ast.Name)
 
 
 def _known(function: ast.expr, facts: Facts) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envolve.envs.physics.aliases import aliases
@@ -27,6 +28,10 @@ from envolve.llm.vetting.text.parsing import VetError, parse
 
 MOST_NODES = 12_000  # of the syntax tree; the allow-list has fewer
 NOTE = "rewritten to the same meaning: "
+TRIED = (
+    "the 'try' around this line is left out, because its 'except' would hide the mistake: write what is right here, or "
+    "choose with if, as in if 'name' in state:"
+)
 
 
 class Normalised(NamedTuple):
@@ -34,6 +39,13 @@ class Normalised(NamedTuple):
 
     code: str
     notes: tuple[str, ...] = ()  # one that lists what was rewritten, or none
+    tried: tuple[tuple[int, int], ...] = ()  # first and last lines of what stood in a ``try`` that was left out
+
+    def why(self, message: str) -> str:
+        """A refusal of the code, with what its author has to know of the rewriting."""
+        found = re.match(r"line (\d+)\b", message)
+        within = found and any(first <= int(found[1]) <= last for first, last in self.tried)
+        return f"{message}; {TRIED}" if within else message
 
 
 def normalise(code: str, types: Sequence[str], task: str = "", torch: bool = True) -> Normalised:
@@ -67,7 +79,22 @@ def _normalised(code: str, tree: ast.Module, types: Sequence[str], known: Mappin
     if not expressions.done:
         return Normalised(text)
     told = [f"{what} ({n})" if n > 1 else what for what, n in sorted(expressions.done.items())]
-    return Normalised(text, (NOTE + "; ".join(told),))
+    notes = (NOTE + "; ".join(told),)
+    return Normalised(text, notes, _lines(body, text, work.tried) if work.tried else ())
+
+
+def _lines(body: Sequence[ast.stmt], text: str, wanted: set[int]) -> tuple[tuple[int, int], ...]:
+    """Lines in ``text``, which was written from ``body``, of the statements with these ids."""
+    pairs = zip(_statements(body), _statements(parse(text, "allowlist").body))
+    return tuple((new.lineno, new.end_lineno or new.lineno) for old, new in pairs if id(old) in wanted)
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of this body and of those within it, in order."""
+    for s in body:
+        yield s
+        for name in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(s, name, []))
 
 
 class _Marking(Statements):
@@ -102,6 +129,10 @@ def _without_imports(body: list[ast.stmt], work: Statements, torch: bool) -> lis
             if names <= {"*", *SOURCES, "to_torch"} or not names & used:
                 work.done["imports left out"] += 1
                 continue
+        if torch and isinstance(s, ast.ImportFrom) and s.module == OWN and all(a.name in GIVEN for a in s.names):
+            if all(a.asname in (None, a.name) for a in s.names):  # best.py of a run has it; the name is given
+                work.done["imports left out"] += 1
+                continue
         if isinstance(s, (ast.Import, ast.ImportFrom)) and getattr(s, "module", "") != "__future__":
             names = {a.asname or a.name.split(".")[0] for a in s.names}
             given = {"torch", "math"} if torch else {"np", "numpy", "math"}
@@ -112,6 +143,7 @@ def _without_imports(body: list[ast.stmt], work: Statements, torch: bool) -> lis
     return out
 
 
+OWN = "envolve.envs.physics.task"
 SIMULATORS = ("isaacgym", "isaacgymenvs", "isaaclab", "omni", "legged_gym", "phc", "torch_jit_utils")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from envolve.llm.vetting.allow.allowed_names import TYPING
 from envolve.llm.vetting.normal.configs import Configs
 from envolve.llm.vetting.normal.expressions import Expressions
-from envolve.llm.vetting.normal.facts import Facts
+from envolve.llm.vetting.normal.facts import VIEWS, Facts
 from envolve.llm.vetting.normal.unchanged import only_read
 from envolve.llm.vetting.parts import HARMLESS
 
@@ -21,14 +21,6 @@ LOGS = {"debug", "info", "warning", "error", "warn"}
 LOGGERS = ("logging", "logger", "log")
 HARMLESS_PREFIXES = ("torch.jit.", "torch.compile", "torch.inference_mode", "torch.no_grad", "jit.", "functools.wraps")
 PLAIN = ("staticmethod", "script", "final", "override", "no_grad()")
-VIEWS = set(  # methods and functions that may give a view of what they are given
-    (
-        "view view_as reshape reshape_as squeeze unsqueeze flatten ravel transpose permute t expand expand_as narrow "
-        "select unbind split chunk detach to type type_as float bool int contiguous diagonal movedim swapaxes swapdims "
-        "unfold unflatten as_tensor asarray from_numpy get broadcast_to atleast_1d requires_grad_ real cpu cuda "
-        "positive"
-    ).split()
-)
 
 
 class Mark:
@@ -43,9 +35,13 @@ class Statements:
     def __init__(self, facts: Facts, configs: Configs, expressions: Expressions) -> None:
         self.facts, self.configs, self.expressions = facts, configs, expressions
         self.marks: dict[int, str] = {}
+        self.tried: set[int] = set()  # ids of statements that stood in a try with handlers
         self.done = expressions.done
         self._passed: dict[str, int] = {}  # by function: how many arguments calls of it pass, at most
         self._named: dict[str, set[str]] = {}  # by function: arguments that calls of it name
+        tries = [n for n in ast.walk(facts.tree) if isinstance(n, ast.Try) and n.handlers]
+        reached = [part for n in tries for part in facts.reached(n.body)]
+        self._in_tries = {id(n) for part in reached for n in ast.walk(part)}
         for call in facts.calls:
             if isinstance(call.func, ast.Name):
                 name = call.func.id
@@ -79,11 +75,13 @@ class Statements:
     def _statement(self, s: ast.stmt) -> list[ast.stmt]:
         if isinstance(s, ast.Expr) and self._silent(s.value):
             return self._drop("print and log left out")
-        if (isinstance(s, ast.Assert) or _only_raises(s)) and not self.facts.changes(s):
+        if (isinstance(s, ast.Assert) or _only_raises(s)) and not self.facts.changes(s) and not self._caught(s):
             return self._drop("assert and checks that raise left out")
-        if isinstance(s, ast.Try) and self.expressions.torch and not _may_be_caught(s):  # else what raises is refused
+        if isinstance(s, ast.Try) and self.expressions.torch and not self._may_be_caught(s) and not _leaves(s):
             self.done["try left out: code that raises is refused"] += 1
-            return [self._whole(inner) for inner in self.body([*s.body, *s.orelse, *s.finalbody])]
+            out = [self._whole(inner) for inner in self.body([*s.body, *s.orelse, *s.finalbody])]
+            self.tried |= {id(inner) for inner in out} if s.handlers else set()
+            return out
         if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and _is_logger(s.value):
             return self._drop("print and log left out")
         if isinstance(s, ast.Delete) and all(isinstance(t, ast.Name) for t in s.targets):
@@ -153,9 +151,9 @@ class Statements:
         if len(f.decorator_list) < before:
             self.done["decorators left out"] += 1
             e.touched = True
+        first = self._defaults(f) + (self._aliases(f) if asked and e.torch else [])
         if f.name in self.facts.renames:
             f.name, e.touched = self.facts.renames[f.name], True
-        first = self._defaults(f) + (self._aliases(f) if asked and e.torch else [])
         if asked:
             self._unused_rest(f)
         e.touched |= bool(first)
@@ -178,8 +176,8 @@ class Statements:
             passed = self._passed.get(f.name, 0) > place or argument.arg in self._named.get(f.name, ())
             if passed or _simple(default) or (place == 0 and f.name in self.facts.types):
                 continue
-            if _nested(default) or not only_read(f, argument.arg):  # what one call leaves in it, the next one finds
-                continue
+            if _nested(default) or not only_read(f, argument.arg, self.facts.parents):
+                continue  # what one call leaves in it, the next one finds
             if not all(self.facts.lasting(n.id) for n in ast.walk(default) if isinstance(n, ast.Name)):
                 continue  # inside the function, or later, the name may mean another thing
             made.append(ast.Assign([ast.Name(argument.arg, ast.Store())], default))
@@ -258,7 +256,18 @@ class Statements:
             return False
         if not isinstance(s.target, ast.Name) or s.target.id in self.facts.shared:
             return False
-        return all(map(_fresh, self.facts.assigned.get(s.target.id, ())))
+        name, facts = s.target.id, self.facts
+        made = facts.assigned.get(name, [])
+        known = bool(made) and len(made) + facts.augmented[name] == self._stored(name)  # and not part of a tuple
+        return known and all(map(_fresh, made)) and facts.only_computed(name, mask=True)
+
+    def _may_be_caught(self, s: ast.Try) -> bool:
+        """Whether something in it raises on purpose, so that a handler may be what counts."""
+        return bool(s.handlers) and any(map(_raises, self.facts.reached(s.body)))
+
+    def _caught(self, s: ast.stmt) -> bool:
+        """Whether a handler may catch what this statement raises."""
+        return id(s) in self._in_tries
 
     def _silent(self, value: ast.expr) -> bool:
         """A call that only tells people something."""
@@ -281,10 +290,14 @@ def _fresh(value: ast.expr) -> bool:
     return isinstance(value, (ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Constant))
 
 
-def _may_be_caught(s: ast.Try) -> bool:
-    """Whether something in it raises on purpose, so that a handler may be what counts."""
-    inner = [n for part in s.body for n in ast.walk(part)]
-    return bool(s.handlers) and any(isinstance(n, (ast.Assert, ast.Raise)) for n in inner)
+def _raises(part: ast.AST) -> bool:
+    return any(isinstance(n, (ast.Assert, ast.Raise)) for n in ast.walk(part))
+
+
+def _leaves(s: ast.Try) -> bool:
+    """Whether it may be left before its ``finally``, which then is done all the same."""
+    inner = [n for part in (*s.body, *s.orelse) for n in ast.walk(part)]
+    return bool(s.finalbody) and any(isinstance(n, (ast.Return, ast.Break, ast.Continue)) for n in inner)
 
 
 def _only_raises(s: ast.stmt) -> bool:

@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envolve.llm.vetting.parts import Module, Part, parts_of, renamed
+from envolve.llm.vetting.parts import Module, Part, defines, parts_of, renamed
 from envolve.llm.vetting.text.classes import functions_of
 from envolve.llm.vetting.text.fences import Block, fences, unfenced
 from envolve.llm.vetting.text.missing import left_out, misnamed, nothing_found
@@ -75,12 +75,13 @@ def _found(parts: Sequence[Part], asked: set[str]) -> bool:
 
 def _out_of_classes(parts: list[Part], types: Sequence[str]) -> tuple[list[Part], tuple[str, ...]]:
     """Parts with the functions of the last class that has one which was asked for, and a note."""
+    defined = {name for part in parts for name in defines(part.node)}
     for part in reversed(parts):
         if not isinstance(part.node, ast.ClassDef) or part.size > MOST_PARTS:
             continue
         names = {n.name for n in part.node.body if isinstance(n, ast.FunctionDef)}
         if any(name in types or synonym(name) in types for name in names):
-            text = functions_of(part.node)
+            text = functions_of(part.node, types, defined - {part.name})
             if text is None:
                 continue
             inside = list(parts_of(parse(text), text, part.block))

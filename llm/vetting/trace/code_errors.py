@@ -26,7 +26,7 @@ def describe(error: BaseException, code: str, n: int, stage: str = "trace") -> V
     if not frames:
         return VetError(stage, text)
     shapes = _shapes(frames[-1], _line(code, lines[-1]), n)
-    return VetError(stage, with_source(f"line {lines[-1]}: {text}{shapes}{_advice(text)}", code))
+    return VetError(stage, with_source(f"line {lines[-1]}: {text}{shapes}{advice(text)}", code))
 
 
 def with_source(message: str, code: str) -> str:
@@ -55,9 +55,14 @@ def _shapes(frame: FrameType, line: str, n: int) -> str:
     return "; " + ", ".join(f"{name} is {shape}" for name, shape in found.items()) if found else ""
 
 
-def _advice(text: str) -> str:
+def advice(text: str) -> str:
+    """What to write instead, or nothing."""
     if "must match the size" in text or "not broadcast" in text or "shape mismatch" in text:
         return "; to combine [n] with [n, k] write x.unsqueeze(-1), or reduce the other with sum(dim=-1)"
     if "only one element tensors" in text or "Boolean value of Tensor" in text:
         return "; write torch.where(condition, a, b), & | ~ instead of if, and, or, not"
+    if "division of integers" in text:
+        return "; write x.float() before it, and torch.floor of the quotient"
+    if "custom (non-ATen) operator" in text:  # x |= y of a view, or of what has a second name
+        return "; write x = x | y, x = x & y, x = x ^ y instead of |=, &=, ^="
     return ""

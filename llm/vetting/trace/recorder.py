@@ -9,6 +9,7 @@ of the candidate's own code.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import Any
@@ -28,6 +29,8 @@ SAME_VALUES = {"aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.
 INDEXING = {"aten.index.Tensor", "aten.index_put.default", "aten.index_select.default", "aten.gather.default"}
 DROPPED = {"device", "layout", "pin_memory", "memory_format", "non_blocking"}  # of keyword arguments
 IN_PLACE = re.compile(r"_(?=\.\w+$)")  # in an operation's name
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+BOUNDS = {"aten.maximum.default": "aten.clamp_min.default", "aten.minimum.default": "aten.clamp_max.default"}
 COMMUTE = {"aten.add.Tensor", "aten.mul.Tensor"}  # number op x -> x op number: there numbers can be tuned
 
 
@@ -101,6 +104,11 @@ class Recorder(TorchDispatchMode):
             return "aten.squeeze.dims", [self._ref(args[0]), [d for d, k in enumerate(args[0].shape) if k == 1]], {}
         if name in COMMUTE and not kwargs and self._number(args[0]) is not None and isinstance(args[1], Tensor):
             args = args[::-1]
+        if name in BOUNDS:  # of a number: minimum takes none, and this one can be tuned
+            for x, bound in (args, args[::-1]):
+                number = self._number(bound)
+                if isinstance(number, float) and number and self._number(x) is None and x.dtype == torch.float32:
+                    return BOUNDS[name], [self._ref(x), number], {}
         if name == "aten.clamp.Tensor":
             limits = [self._number(a) if isinstance(a, Tensor) else a for a in (*args[1:], *kwargs.values())]
             if not any(isinstance(a, Tensor) and self._number(a) is None for a in (*args[1:], *kwargs.values())):
@@ -113,7 +121,8 @@ class Recorder(TorchDispatchMode):
         if name == "aten.clone.default" and kwargs.get("memory_format") == torch.contiguous_format:
             return "aten.repeat.default", [self._ref(args[0]), [1] * args[0].dim()], {}  # a copy without gaps
         keywords = {k: self._encode(v) for k, v in kwargs.items() if k not in DROPPED}
-        return name, [self._encode(a) for a in args], keywords
+        tensors = _only_tensors(name)
+        return name, [self._tensor(a) if k in tensors else self._encode(a) for k, a in enumerate(args)], keywords
 
     def _append(self, name: str, node: dict[str, Any], out: Any) -> None:
         if name not in OPS:
@@ -170,6 +179,10 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             return None
         raise refused(f"a {type(value).__name__} as an argument of a torch function")
+
+    def _tensor(self, value: Any) -> Any:
+        """A number where an operation of a graph takes tensors alone, as one without dimensions."""
+        return self._encode(torch.tensor(value, dtype=NUMBERS.get(type(value))) if type(value) in NUMBERS else value)
 
     def _number(self, tensor: Any) -> Any:
         """The number in a float32 constant without dimensions, else None; numbers themselves."""
@@ -291,6 +304,14 @@ class Recorder(TorchDispatchMode):
             "how many rows x[mask] has depends on the data: write "
             "torch.where(mask, a, b) on whole tensors (x[mask] = number and x[mask] = y[mask] are fine)",
         )
+
+
+@functools.cache
+def _only_tensors(name: str) -> tuple[int, ...]:
+    """Places of an operation's arguments where a number may not stand for a tensor."""
+    op = OPS.get(name)
+    given = [] if op is None else [a for a in op.arguments if not a.by_name]
+    return tuple(k for k, a in enumerate(given) if a.type == "Tensor" and op and a.name not in op.literals)
 
 
 def _mask(indices: Any) -> tuple[int, Tensor] | None:

@@ -11,6 +11,7 @@ import __future__
 import ast
 import builtins
 import math
+import re
 import types as python_types
 import typing
 import warnings
@@ -27,7 +28,7 @@ from envolve.llm.vetting import literals
 from envolve.llm.vetting.allow.allowed_names import BUILTINS, MODULES, TYPING
 from envolve.llm.vetting.text.extract import VetError
 from envolve.llm.vetting.trace import calling
-from envolve.llm.vetting.trace.code_errors import describe, with_source
+from envolve.llm.vetting.trace.code_errors import advice, describe, with_source
 from envolve.llm.vetting.trace.recorder import Recorder
 from envolve.llm.vetting.trace.records import SIZES, Record, live, merge, needed
 from envolve.llm.vetting.trace.watch import CANDIDATE, FirstNotFinite, Watch
@@ -158,10 +159,22 @@ def _trace(call: Callable[..., Any], kind: str, inputs: calling.Inputs, probe: A
     records = [record(call, kind, calling.inputs_of(kind, inputs, n), code) for n in SIZES]
     graph = merge(kind, records, code)
     trace = Trace(graph, *live(graph, records[0]), records[0][0].squeezed)
-    function = _checked(graph, kind)
-    for n in (*TRIED, probe.n):
-        _compare(call, function, kind, inputs, n, probe, code, trace.squeezed)
+    try:
+        function = _checked(graph, kind)
+        for n in (*TRIED, probe.n):
+            _compare(call, function, kind, inputs, n, probe, code, trace.squeezed)
+    except VetError as e:
+        raise VetError(e.stage, with_source(_at_line(e.message, trace.lines), code)) from e
     return trace
+
+
+def _at_line(message: str, lines: Sequence[int]) -> str:
+    """Message about a node of a graph, with the line of the code that it comes from in its place."""
+    found = re.match(r"\w+: node (\d+) \(aten\.(\w+)\.\w+\): ", message)
+    if found is None or int(found[1]) >= len(lines):
+        return message
+    why = message[found.end() :]
+    return f"line {lines[int(found[1])]}: torch's {found[2]}: {why}{advice(why)}"
 
 
 def record(call: Callable[..., Any], kind: str, given: calling.Inputs, code: str, changed: bool = False) -> Record:

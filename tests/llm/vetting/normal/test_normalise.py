@@ -91,7 +91,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_it_means_the_same_and_is_allowed(case: str) -> None:
     code = CASES[case]
-    new, notes = normalise(code, TYPES)
+    new, notes, _ = normalise(code, TYPES)
     assert torch.equal(value(code), value(new)), new
     check_source(new, TYPES)
     if case != "in place":
@@ -103,7 +103,7 @@ def test_it_means_the_same_and_is_allowed(case: str) -> None:
 def test_code_that_needs_nothing_stays_as_it_is() -> None:
     for task, types, code in ACCEPTED.values():
         if "@" not in code and "import" not in code:
-            assert normalise(code, types, task) == (code, ())
+            assert normalise(code, types, task) == (code, (), ())
 
 
 def test_what_did_not_change_keeps_its_layout_and_comments() -> None:
@@ -112,7 +112,7 @@ def test_what_did_not_change_keeps_its_layout_and_comments() -> None:
         "    print(x)\n    for i in range(2):  # twice\n        x = x + 1  # more\n        assert i < 3\n"
         "    return (\n        x\n        * K\n    )\n"
     )
-    new, notes = normalise(code, TYPES)
+    new, notes, _ = normalise(code, TYPES)
     assert new == code.replace("    print(x)\n", "").replace("        assert i < 3\n", "")
     assert notes == (NOTE + "assert and checks that raise left out; print and log left out",)
 
@@ -139,7 +139,7 @@ def test_it_lets_nothing_through_that_was_refused(line: str) -> None:
 
 @pytest.mark.parametrize("code", ["def f(:", "x = " + "(" * 99, "\0", "", "x = " + "1 + " * 30_000 + "1"])
 def test_what_cannot_be_read_comes_back(code: str) -> None:
-    assert normalise(code, TYPES) == (code, ())
+    assert normalise(code, TYPES) == (code, (), ())
 
 
 # ------------------------------------------------------------------------------------- names and helpers of others
@@ -202,7 +202,7 @@ OTHERWISE = {  # rewritten as their like are, these would mean something else
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_what_would_mean_something_else_is_refused_or_left_as_it_is(name: str) -> None:
     code = OTHERWISE[name]
-    new, _ = normalise(code, TYPES)
+    new = normalise(code, TYPES).code
     try:
         check_source(new, TYPES)
     except VetError:
@@ -221,7 +221,7 @@ def test_what_would_mean_something_else_is_refused_or_left_as_it_is(name: str) -
 )
 def test_twins_of_numpy_give_what_numpy_gives(body: str) -> None:
     code = reward("k = np.stack([x, 2.0 * x + 1.0, -x])", f"return {body}", top="import numpy as np\n")
-    new, _ = normalise(code, TYPES)
+    new = normalise(code, TYPES).code
     check_source(new, TYPES)
     np.testing.assert_allclose(np.asarray(value(new)), np.asarray(value(code)), rtol=1e-5, atol=1e-6)
 
@@ -244,7 +244,7 @@ def test_time_steps_are_those_of_the_simulators() -> None:
     ],
 )
 def test_names_of_other_simulators_are_understood(code: str) -> None:
-    new, notes = normalise(code, TYPES, "Anymal")
+    new, notes, _ = normalise(code, TYPES, "Anymal")
     assert "names of the state from other simulators" in notes[0]
     check_source(new, TYPES)
     assert "['torque']" in new and "['progress']" in new and "progress_buf']" not in new
@@ -252,7 +252,7 @@ def test_names_of_other_simulators_are_understood(code: str) -> None:
 
 def test_a_dict_of_its_own_is_no_state() -> None:
     code = "def compute_reward(state):\n    c = {'torques': state['torque']}\n    return c['torques'].sum(1), c\n"
-    assert normalise(code, TYPES, "Anymal") == (code, ())
+    assert normalise(code, TYPES, "Anymal") == (code, (), ())
 
 
 def test_helpers_are_those_of_the_original() -> None:
@@ -291,7 +291,7 @@ def test_helpers_are_those_of_the_original() -> None:
 def test_a_helper_of_ones_own_stays() -> None:
     own = "def quat_apply(q, v):\n    return v\n\n"
     code = own + "def compute_reward(state):\n    return quat_apply(1, state['progress'])\n"
-    assert normalise(code, TYPES, "Anymal") == (code, ())
+    assert normalise(code, TYPES, "Anymal") == (code, (), ())
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_helper_of_ones_own_stays() -> None:
 )
 def test_rewards_of_gymnasium_environments_stay_numpy(body: str) -> None:
     code = f"import numpy as np\n\ndef compute_reward(self, state):\n    {body}\n"
-    new, _ = normalise(code, TYPES, torch=False)
+    new = normalise(code, TYPES, torch=False).code
     check_method(new)
     assert "torch" not in new and ("np." in new) == ("np." in code)
     given = np.array([0.5, -1.0])
