@@ -44,6 +44,7 @@ class Listener:
         self.raised = self.gentle = self.pressing = False
         self.farewells: List[Callable[[], object]] = []
         self._own = 0  # SIGINTs that this process sends itself
+        self._seen = False  # whether the watch has read of a signal
         self._said = threading.Lock()  # never released
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
@@ -94,8 +95,9 @@ class Listener:
     def _watch(self) -> None:
         while True:
             ready, _, _ = select.select([self._read], [], [], self._patience())
+            seen = self._seen
             for number in os.read(self._read, 64) if ready else b"":
-                self._arrived(number)
+                self._arrived(number, seen)
             if not self.first:
                 continue
             waited = time.monotonic() - self.heard_at
@@ -116,14 +118,17 @@ class Listener:
         running, so that it can write its results."""
         return self.limit + min(_queued() - self.queued, self.limit)
 
-    def _arrived(self, number: int) -> None:
+    def _arrived(self, number: int, seen: bool) -> None:
+        """seen: whether there was a signal before those that are read now. One that the main thread has handled long
+        before this thread had a core is not a second one."""
         if number == _AGAIN:
             time.sleep(0.02)  # until the finalizer is left
             self.press()
         elif number == signal.SIGINT and self._own:
             self._own -= 1
         elif number in SIGNALS:
-            second = bool(self.first) and time.monotonic() - self.heard_at > TWICE
+            second = seen and time.monotonic() - self.heard_at > TWICE
+            self._seen = True
             self._note(number)
             if second and number == signal.SIGINT:
                 self.end()

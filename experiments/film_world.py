@@ -9,7 +9,7 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from envolve.core import commands, interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("film_world.py")  # before all that takes time to import
@@ -22,6 +22,7 @@ from typing import Annotated
 import torch
 import tyro
 
+from envolve.core import commands
 from envolve.envs.sim.opengl import choose_opengl
 from envolve.envs.worlds.file import WorldFileError, read_world
 from envolve.experiments.command_line import check_count, exit_code, parse

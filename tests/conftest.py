@@ -74,6 +74,16 @@ def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(subprocess, "Popen", Warm)
 
 
+PICTURES = ("outer.run.learning_curve", "outer.goals.run.learning_curve", "outer.shapers.run.curves")  # of runs
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw no pictures, which takes half of the time of a short run; each kind of run has a test that draws."""
+    for name in PICTURES:
+        monkeypatch.setattr(f"envolve.{name}", lambda *args, **more: None)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def registered_names_end_with_their_module() -> Iterator[None]:
     """A task, learner or search that tests of one file register is unknown to those of the next."""

@@ -1,6 +1,7 @@
 """A worker process with an evaluation that tests can steer by ``mode``: ``GTN_worker.main`` with another function.
 
-Mode "slow" takes 30 s; "die once" makes the file config["marker"] and kills itself, unless the file is there already.
+Mode "slow" takes ten minutes; "die once" makes the file config["marker"] and kills itself, unless the file is there
+already.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from envolve.experiments.worker import main
 
 def evaluate(config, worlds, seeds, mode, threads):
     if mode == "slow":
-        time.sleep(30.0)
+        time.sleep(600.0)
     if mode == "die once":
         try:
             os.close(os.open(config["marker"], os.O_CREAT | os.O_EXCL))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import re
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -60,32 +61,55 @@ NEWER_KEYWORDS = {
 RESOLVED = {"numpy"}  # beside the standard library: modules that are imported to see what a name is
 
 
-def at_import(node: ast.AST, functions: bool = False) -> Iterator[ast.AST]:
+_SKIPPED = {
+    True: {ast.FunctionDef: ("returns",), ast.AsyncFunctionDef: ("returns",), ast.Lambda: (), ast.arg: ("annotation",)},
+    False: {
+        ast.FunctionDef: ("body", "returns"), ast.AsyncFunctionDef: ("body", "returns"), ast.Lambda: ("body",),
+        ast.arg: ("annotation",),
+    },
+}  # fmt: skip
+
+
+def at_import(node: ast.AST, functions: bool = False) -> list[ast.AST]:
     """What runs when a module is imported: no function bodies, no annotations (``from __future__``), no TYPE_CHECKING.
 
     The annotations of a class body are included: a dataclass's field types are evaluated by whoever asks for them.
     functions: what runs when its functions are called, too.
     """
-    yield node
-    function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-    for field, value in ast.iter_fields(node):
-        if function and field in (("returns",) if functions else ("body", "returns")):
+    found: list[ast.AST] = []
+    _collect(node, _SKIPPED[functions], found)
+    return found
+
+
+def _collect(node: ast.AST, skipped: Mapping[type, tuple[str, ...]], found: list[ast.AST]) -> None:
+    found.append(node)
+    kind = type(node)
+    fields = skipped.get(kind, ())
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        fields = ("body",)
+    for field in kind._fields:
+        if field in fields:
             continue
-        if isinstance(node, ast.arg) and field == "annotation":
-            continue
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and field == "body":
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AnnAssign) and not isinstance(node, ast.ClassDef):
-                yield from (n for part in (child.target, child.value) if part for n in at_import(part, functions))
+        value = getattr(node, field, None)
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, ast.AnnAssign) and kind is not ast.ClassDef:
+                for part in (child.target, child.value):
+                    if part is not None:
+                        _collect(part, skipped, found)
             elif isinstance(child, ast.AST):
-                yield from at_import(child, functions)
+                _collect(child, skipped, found)
+
+
+@functools.lru_cache(maxsize=1)
+def _evaluated(tree: ast.Module) -> tuple[list[ast.AST], dict[str, Any]]:
+    """What runs, and what its names stand for: of the last tree alone, since trees are large."""
+    return at_import(tree, functions=True), _imported(tree)
 
 
 def newer(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, complaint) of all that was found."""
-    bound = _imported(tree)
-    for node in at_import(tree, functions=True):
+    nodes, bound = _evaluated(tree)
+    for node in nodes:
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             found = _resolved(node.value, bound)
@@ -113,8 +137,9 @@ def newer(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def names(tree: ast.Module) -> set[tuple[str, str]]:
     """(module of the standard library, name in it) of all that is imported or used, but under TYPE_CHECKING."""
-    found, bound = set(), _imported(tree)
-    for node in at_import(tree, functions=True):
+    found = set()
+    nodes, bound = _evaluated(tree)
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and _standard(node.module or "") and node.module != "__future__":
             found |= {(str(node.module), alias.name) for alias in node.names}
         if isinstance(node, ast.Attribute):
@@ -131,19 +156,22 @@ def _standard(module: str) -> bool:
 def _imported(tree: ast.Module) -> dict[str, Any]:
     """What the imported names stand for; None for those of other modules, and for names that are assigned."""
     bound: dict[str, Any] = {}
+    imports = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound[node.id] = None
         elif isinstance(node, ast.arg):
             bound[node.arg] = None
-    for node in ast.walk(tree):
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            imports.append(node)
+    for node in imports:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 local = alias.asname or alias.name.split(".")[0]
                 bound[local] = _module(alias.name if alias.asname else local)
                 if not alias.asname and bound[local] is not None:
                     _module(alias.name)  # import a.b makes b an attribute of a
-        elif isinstance(node, ast.ImportFrom):
+        else:
             for alias in node.names:
                 bound[alias.asname or alias.name] = getattr(_module(node.module or ""), alias.name, None)
     return bound

@@ -72,15 +72,18 @@ def parse(path: Path) -> ast.Module:
 class Facts(NamedTuple):
     """What the rules ask of a file. Its tree is not kept: 850 trees slow the garbage collector for all tests behind."""
 
-    imports: list[tuple[str, int]]  # module, line
+    at_import: list[tuple[str, int]]  # module, line: of the imports that run when the file is imported
+    imports: list[tuple[str, int]]
     functions: list[tuple[str, int, int]]  # name, line, parameters that a caller can give
     calls: list[tuple[str, ast.Call]]  # of a name in WATCHED
 
 
 @functools.lru_cache(maxsize=None)
 def facts(path: Path) -> Facts:
-    found = Facts([], [], [])
-    for node in ast.walk(parse(path)):
+    tree = parse(path)
+    first = [n for n in at_import(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    found = Facts([(module, node.lineno) for node in first for module in modules(node)], [], [], [])
+    for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found.imports.extend((module, node.lineno) for module in modules(node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -103,11 +106,6 @@ def modules(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def imported_at_import(path: Path) -> list[tuple[str, int]]:
-    statements = [n for n in at_import(parse(path)) if isinstance(n, (ast.Import, ast.ImportFrom))]
-    return [(module, node.lineno) for node in statements for module in modules(node)]
-
-
 def worker_side() -> list[Path]:
     """agents, envs, core, GTN_worker.py, the worker's part of outer, and whatever of outer those import."""
     found = {p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("agents", "core", "envs")}
@@ -116,7 +114,7 @@ def worker_side() -> list[Path]:
     found |= {p for p in SOURCES if name(p) in ("GTN_worker.py", "experiments/worker.py")}
     todo = list(found)
     while todo:
-        for module, _ in imported_at_import(todo.pop()):
+        for module, _ in facts(todo.pop()).at_import:
             path = ROOT / (module.replace(".", "/").replace("envolve/", "", 1) + ".py")
             if module.startswith("envolve.outer.") and path not in found:
                 found.add(path)
@@ -124,24 +122,28 @@ def worker_side() -> list[Path]:
     return sorted(found)
 
 
-WORKER_SIDE = worker_side()
-
-
 def test_there_is_something_to_check() -> None:
-    assert {"core/rng.py", "outer/config/section.py", "outer/exchange/worker.py"} <= {name(p) for p in WORKER_SIDE}
-    assert "outer/reporting/report.py" not in {name(p) for p in WORKER_SIDE}
+    assert {"core/rng.py", "outer/config/section.py", "outer/exchange/worker.py"} <= {name(p) for p in worker_side()}
+    assert "outer/reporting/report.py" not in {name(p) for p in worker_side()}
 
 
-def newer_than_3_8(path: Path) -> Iterator[str]:
+@functools.lru_cache(maxsize=None)
+def as_python_3_8(path: Path) -> tuple[list[str], set[tuple[str, str]]]:
+    """What Python 3.8 cannot run, and what the file uses of the standard library: module, name."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 8))
+    complaints = [f"{line}: {complaint}" for line, complaint in python38.newer(tree)]
     if any(isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.AnnAssign)) for n in tree.body):
         if not any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body):
-            yield "1: no `from __future__ import annotations`"
-    yield from (f"{line}: {complaint}" for line, complaint in python38.newer(tree))
+            complaints.append("1: no `from __future__ import annotations`")
+    return complaints, python38.names(tree)
+
+
+def newer_than_3_8(path: Path) -> list[str]:
+    return as_python_3_8(path)[0]
 
 
 def test_worker_side_is_python_3_8() -> None:
-    assert not of_all(newer_than_3_8, WORKER_SIDE)
+    assert not of_all(newer_than_3_8, worker_side())
 
 
 @pytest.mark.parametrize("code, complaint", python38.REFUSED)
@@ -156,15 +158,16 @@ def test_what_python_3_8_runs_is_let_through(code: str) -> None:
 
 
 def libraries_of_the_master(path: Path) -> Iterator[str]:
-    for module, line in imported_at_import(path):
+    for module, line in facts(path).at_import:
         if module.split(".")[0] in MASTER_SIDE_LIBRARIES:
             yield f"{line} imports {module}"
 
 
 def test_worker_side_needs_no_library_of_the_master() -> None:
-    assert not of_all(libraries_of_the_master, WORKER_SIDE)
+    assert not of_all(libraries_of_the_master, worker_side())
 
 
+@functools.lru_cache(maxsize=None)
 def interpreter(version: str) -> str | None:
     """A Python of this machine, by its version ("3.8")."""
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
@@ -187,15 +190,15 @@ def test_python_3_8_compiles_the_worker_side(tmp_path: Path) -> None:
         "for i, path in enumerate(sys.argv[2:]):\n"
         "    py_compile.compile(path, cfile=sys.argv[1] + '/%d.pyc' % i, doraise=True)\n"
     )
-    command = [str(python_3_8()), "-c", code, str(tmp_path), *map(name, WORKER_SIDE)]
+    command = [str(python_3_8()), "-c", code, str(tmp_path), *map(name, worker_side())]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("*.pyc"))) == len(WORKER_SIDE)
+    assert len(list(tmp_path.glob("*.pyc"))) == len(worker_side())
 
 
 @pytest.mark.skipif(python_3_8() is None, reason="no Python 3.8 on this machine")
 def test_python_3_8_has_every_name_of_the_standard_library() -> None:
-    names = {pair for path in WORKER_SIDE for pair in python38.names(parse(path))}
+    names = {pair for path in worker_side() for pair in as_python_3_8(path)[1]}
     assert ("typing", "Callable") in names and len(names) > 100
     code = (
         "import importlib, sys\n"

@@ -411,7 +411,7 @@ def gone(pid):
         return True
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=120.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

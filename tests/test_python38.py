@@ -22,7 +22,7 @@ from envolve.outer.config.section import RN
 from envolve.outer.evaluate.networks import PROXY, evaluate
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.messages import Chunk, ChunkResult
-from tests.test_layout import WORKER_SIDE, name
+from tests.test_layout import name, worker_side
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = "ENVOLVE_PYTHON38"  # another Python 3.8 than that of .venv38; where it is named, nothing is skipped
@@ -166,7 +166,7 @@ print("imported", len(sys.argv) - 1)
 
 @pytest.mark.slow
 def test_every_module_of_the_workers_side_is_imported(python38: str) -> None:
-    modules = [("envolve." if "/" in name(p) else "") + name(p)[:-3].replace("/", ".") for p in WORKER_SIDE]
+    modules = [("envolve." if "/" in name(p) else "") + name(p)[:-3].replace("/", ".") for p in worker_side()]
     modules = [m[: -len(".__init__")] if m.endswith(".__init__") else m for m in modules]
     done = run(python38, *(m for m in modules if m not in NEWER_MUJOCO), script=IMPORT)
     assert done.returncode == 0, done.stderr

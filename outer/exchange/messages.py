@@ -145,8 +145,9 @@ def result_content(result: ChunkResult) -> Dict[str, Any]:
     return content
 
 
-def result_from(content: Dict[str, Any]) -> ChunkResult:
-    """Raises :class:`Rejected` with the field's name if anything is not as :class:`ChunkResult` says."""
+def result_from(content: Dict[str, Any], received: bool = True) -> ChunkResult:
+    """Raises :class:`Rejected` with the field's name if anything is not as :class:`ChunkResult` says. received: as of
+    :func:`chunk_from`; tensors that were made here own their memory."""
     _fields(content, ("schema", "kind", "input_sha256", "error", "values", "reasons") + IDENTITY)
     identity = _identity(content)
     sha256 = _text(content, "input_sha256", 64)
@@ -159,7 +160,7 @@ def result_from(content: Dict[str, Any]) -> ChunkResult:
     for name, value in values.items():
         if not name.isprintable():
             raise Rejected(f"values has the name {short(name)}")
-        if _tensor(value, name, DTYPES).ndim < 1 or value.shape[0] != len(reasons):
+        if _tensor(value, name, DTYPES, received).ndim < 1 or value.shape[0] != len(reasons):
             raise Rejected(f"{name} {list(value.shape)} does not have the {len(reasons)} members of reasons")
     score = values.get("score")
     if score is None or score.dtype != torch.float64 or score.ndim != 1:
@@ -217,8 +218,9 @@ def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...], received: bo
     if value.device.type != "cpu" or value.is_neg():
         raise Rejected(f"{name} is not a plain tensor in memory")
     # A stride of 0 claims any shape from one number; whatever is contiguous owns what it claims.
-    owned = value.is_contiguous() and value.untyped_storage().nbytes() == value.numel() * value.element_size()
-    if received and not owned:
+    if received and not (
+        value.is_contiguous() and value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    ):
         raise Rejected(f"{name} does not own its memory")
     return value
 

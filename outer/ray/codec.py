@@ -84,7 +84,7 @@ def checksum(worlds: Tensor) -> int:
     if len(flat) % 2:
         flat = torch.cat((flat, flat.new_zeros(1)))
     words = flat.contiguous().numpy().view(np.uint64)
-    return int((words * _weights(len(words))).sum(dtype=np.uint64))
+    return int(np.dot(words, _weights(len(words))))
 
 
 @lru_cache(maxsize=4)
@@ -136,4 +136,5 @@ def answer_of(data: bytes) -> ChunkResult:
     if not isinstance(names, list) or len(names) != len(arrays):
         raise Rejected("an answer without the names of its values")
     values = dict(zip(names, arrays, strict=True))
-    return result_from({**header, "schema": SCHEMA, "kind": "result", "input_sha256": "", "values": values})
+    content = {**header, "schema": SCHEMA, "kind": "result", "input_sha256": "", "values": values}
+    return result_from(content, received=False)

@@ -285,6 +285,9 @@ class RayPool:
         """Gives late chunks to idle workers, too, and gives up those that hang everywhere."""
         if self._backlog.waiting() or not self._backlog.work:
             return
+        sent = (max(s.at, m.answered_at) for m in self._members.values() for s in m.out.values())
+        if now - min(sent, default=now) < self._backlog.patience.least:  # nothing can be late
+            return
         held = self._held(now)
         idle = [w for w in self._free if w in self._members and not self._members[w].out]
         for worker in idle:

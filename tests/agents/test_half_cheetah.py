@@ -21,6 +21,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world, world_size
 from tests.agents.same import same_run
+from tests.examples import some_slow
 
 SMALL = {
     "td3": dict(batch_size=8, hidden_size=8, init_episodes=1),
@@ -42,8 +43,12 @@ def run(name, kind, rows=(0, 1, 2), backend="auto", poison=(), rn_type=4):
     return train(name, learner, None, task, kind, section, worlds[rows], keys, kind == "rn", backend)
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize(("kind", "rn_type"), [("real", 0), ("rn", 4), ("rn", 101), ("se", 0)])
+KINDS = [("real", 0), ("rn", 4), ("rn", 101), ("se", 0)]
+EVERY = [(name, *kind) for name in SMALL for kind in KINDS]
+FAST = [("td3", "rn", 4), ("td3", "real", 0), ("sac", "se", 0), ("ppo", "rn", 101)]  # each learner, each kind of world
+
+
+@pytest.mark.parametrize(("name", "kind", "rn_type"), some_slow(EVERY, FAST))
 def test_members_train_and_do_not_depend_on_each_other(name, kind, rn_type):
     """To rounding: which kernel a matrix product runs on depends on the batch."""
     together = run(name, kind, rn_type=rn_type)

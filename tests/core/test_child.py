@@ -83,7 +83,15 @@ def test_end_waits_for_those_who_hear_and_kills_the_others(tmp_path: Path) -> No
         c.start()
     wait(lambda: all(c.log_path.exists() and c.log_path.read_text().endswith("\n") for c in (deaf, hears)))
     pids = [c.pid for c in (deaf, hears)]
-    assert end([deaf, hears, never], 0.3) == {deaf: -9, hears: -15} and how(-9) == "by signal 9"
+    assert deaf.process is not None
+    patience = deaf.process.wait
+
+    def until_the_other_has_heard(timeout: float | None = None) -> int:
+        wait(lambda: gone(pids[1] or 0))
+        return patience(None if timeout is None else 0.1)
+
+    deaf.process.wait = until_the_other_has_heard  # type: ignore[method-assign]
+    assert end([deaf, hears, never], 60.0) == {deaf: -9, hears: -15} and how(-9) == "by signal 9"
     assert all(gone(pid) for pid in pids if pid) and not any(c.due() for c in (deaf, hears, never))
     wait(lambda: all(gone(int(c.last_words())) for c in (deaf, hears)))
 

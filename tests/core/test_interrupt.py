@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envolve.core import interrupt
+from envolve.core import interrupt, listener
 from envolve.core.reader_gone import PIPE_CODE
 from tests.outer.small import ROOT
 
@@ -45,10 +45,9 @@ class Program:
         assert line == "ready\n", (line, self.process.stderr and self.process.stderr.read())
         return self
 
-    def end(self, *signals: int, pause: float = 0.0) -> tuple[int, str, str]:
+    def end(self, *signals: int) -> tuple[int, str, str]:
         for number in signals:
             self.process.send_signal(number)
-            time.sleep(pause)
         out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
 
@@ -147,14 +146,37 @@ interrupt.run(main)
 
 
 def test_a_second_ctrl_c_does_not_wait(program: type[Program]) -> None:
-    code = f"""
+    code = """
 def main():
     print("ready", flush=True)
-    {STUCK["swallowed"].replace(" " * 8, " " * 4)}
+    while True:
+        try: time.sleep(600)
+        except BaseException: print("swallowed", flush=True)
 interrupt.run(main)
 """
     one = program(code, limit=600.0).ready()
-    assert one.end(signal.SIGINT, signal.SIGTERM, signal.SIGINT, pause=0.3)[0] == 130
+    assert one.process.stdout is not None
+    one.process.send_signal(signal.SIGINT)
+    one.process.stdout.readline()  # two that arrive at once would be one
+    one.process.send_signal(signal.SIGTERM)
+    time.sleep(3 * listener.TWICE)
+    assert one.end(signal.SIGINT)[0] == 130
+
+
+def test_one_ctrl_c_is_one_however_late_the_watch_hears_of_it(program: type[Program]) -> None:
+    """The thread that watches has no core for longer than a second Ctrl-C takes, as on a busy machine."""
+    code = f"""
+read = os.read
+def late(*args):
+    time.sleep({3 * listener.TWICE})
+    return read(*args)
+os.read = late
+def main():
+    try: print("ready", flush=True); time.sleep(600)
+    finally: time.sleep({6 * listener.TWICE}); print("cleaned up", flush=True)
+interrupt.run(main)
+"""
+    assert program(code, limit=600.0).ready().end(signal.SIGINT)[:2] == (130, "cleaned up\n")
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -198,16 +220,20 @@ def test_what_fails_on_the_way_out_is_in_the_line_and_a_bug_is_a_bug(program: ty
     assert number == 1 and "Traceback" in err and "ZeroDivisionError" in err
 
 
-def test_the_interpreters_own_end_is_not_stopped(program: type[Program]) -> None:
-    code = """
+def test_the_interpreters_own_end_is_not_stopped(program: type[Program], tmp_path: Path) -> None:
+    code = f"""
 class Last:
     def __del__(self):
         os.write(1, b"ready\\n")
-        time.sleep(1)
+        while not os.path.exists({str(tmp_path / "told")!r}):
+            time.sleep(0.01)
 last = Last()
 interrupt.run(lambda: 7)
 """
-    assert program(code).ready().end(signal.SIGTERM) == (7, "", "")
+    one = program(code).ready()
+    one.process.send_signal(signal.SIGTERM)
+    (tmp_path / "told").touch()
+    assert one.end() == (7, "", "")
 
 
 def test_a_signal_for_a_forked_child_is_not_ours(program: type[Program]) -> None:

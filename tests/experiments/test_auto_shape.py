@@ -48,9 +48,10 @@ def only_run(tmp_path) -> Path:
     return folder
 
 
-def test_a_short_recorded_run_and_what_it_leaves(tmp_path, capsys, warm):
+def test_a_short_recorded_run_and_what_it_leaves(tmp_path, capsys, warm, undrawn):
     """The next test does the same with everything that a run can do."""
-    code, out, _, result = shape(capsys, tmp_path, *SMALL, "--num_iters", 1, "--shapers_per_iter", 2, "--llm", CARTPOLE)
+    words = [*SMALL, "--num_iters", 1, "--shapers_per_iter", 2, "--iterations", 2, "--llm", CARTPOLE]
+    code, out, _, result = shape(capsys, tmp_path, *words)
     assert code == 0 and result["best"]["score"] > 0 and result["human"]["operator"] == HUMAN
     assert result["candidates"] == 2 == sum(result["verdicts"].values()) and "iteration 1/1" in out
     folder = only_run(tmp_path)
@@ -126,6 +127,8 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
 
 def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch, warm):
     monkeypatch.setattr("envolve.llm.models.attempts.FIRST_WAIT", 0.01)
+    for picture in ("lineage_picture", "scores_picture"):  # the test above looks at them
+        monkeypatch.setattr(f"envolve.llm.reporting.report.{picture}", lambda *_: None)
     answers = [
         scripted.limited("0"), scripted.good(GOOD),  # a call each, with its attempts
         scripted.error(500, "out of order"), scripted.malformed(), scripted.good(HOSTILE),
@@ -135,6 +138,7 @@ def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monke
     ]  # fmt: skip
     with scripted.ScriptedServer(answers) as server:
         words = [*SMALL, "--num_iters", 1, "--shapers_per_iter", 5, "--parallel", 1, "--timeout", 1, "--repairs", 0]
+        words += ["--iterations", 2]
         code, _, err, result = shape(capsys, tmp_path, *words, "--llm", "scripted", "--base_url", server.url)
     assert code == 0 and result["candidates"] == 5 and result["best"]["score"] > 0
     assert result["verdicts"] == {"trained": 2, "extract": 2, "allowlist": 1}

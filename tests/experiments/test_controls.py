@@ -34,7 +34,9 @@ def world_of(config: str, path: Path, evolution_steps: int | None = 700) -> Path
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fit takes more than 20 steps."""
     monkeypatch.setattr(fit.minimise, "__defaults__", (20,))
+    monkeypatch.setattr(fit, "STEPS", 20)
 
 
 @pytest.mark.usefixtures("quick")

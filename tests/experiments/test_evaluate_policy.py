@@ -30,6 +30,7 @@ from tests.experiments.test_eval_shapers import SMALL, WIDE
 from tests.experiments.test_train_goal import TINY
 from tests.outer.reporting.events import scalars
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 MIXED = {"crl": [], "sac": ["--agent", "sac"], "td3": ["--agent", "td3", "--use_her"], "ppo": ["--agent", "ppo"]}
 
 

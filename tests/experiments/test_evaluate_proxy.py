@@ -202,8 +202,9 @@ def test_another_learner_trains_for_the_worlds_budget(measure, tmp_path):
 
 
 def test_random_episodes_do_not_take_the_whole_budget(measure, tmp_path):
-    """Ten random episodes of 200 steps are a default of discrete TD3; SEs are evolved for 1,500 steps."""
-    config = cartpole("agents.ddqn.train_steps=450")
+    """Ten random episodes are a default of discrete TD3. An SE of 50 steps, evolved for two episodes of them and some:
+    as one of 200 steps that is evolved for 450."""
+    config = cartpole("agents.ddqn.train_steps=115", "envs.CartPole-v0.max_steps=50")
     path = save(tmp_path / "model.pt", config)
     words = (path, "--agent", "td3_discrete", "--agents", 2, "--no-real", "--threads", 1)
     code, out, err, content = measure(*words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from envolve.envs.outside.build import OutsideError
 from envolve.envs.outside.measure import measure
 from envolve.experiments import evolve
 from envolve.outer import launch
-from envolve.outer.auto import report
+from envolve.outer.auto import report, unseen
 from envolve.outer.auto.choice import Choice
 from envolve.outer.auto.facts import Facts, probed
 from envolve.outer.auto.plan import plan
@@ -36,7 +37,7 @@ from tests.outer.test_run import Direct, files
 
 ID = "gymnasium:CartPole-v1"
 TINY = [
-    ID, "--quick", "--agents", "2", "--steps", "40", "--workers", "1", "--seed", "3", "--set",
+    ID, "--quick", "--agents", "2", "--steps", "20", "--workers", "1", "--seed", "3", "--set",
     "agents.gtn.max_iterations=2", "agents.gtn.num_workers=2", "agents.gtn.num_orig_evals=2",
     "agents.ddqn.train_steps=60", "agents.expert.agents=1", "agents.ddqn_expert.train_steps=60",
     "agents.ddqn_expert.test_episodes=2",
@@ -45,10 +46,11 @@ TINY = [
 
 @pytest.fixture(autouse=True)
 def own_learners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with and without Stable-Baselines3, and no process per agent."""
+    """The same with and without Stable-Baselines3, and no process per agent, so that one reads the plan for all."""
     monkeypatch.setattr("envolve.outer.auto.prepare.installed", lambda: False)
     monkeypatch.setattr(report, "pool", lambda count: _Here())
     monkeypatch.setattr(report, "_trained", lambda pool, jobs: map(report.guarded, jobs))
+    monkeypatch.setattr(unseen, "load_config", functools.lru_cache(maxsize=None)(load_config))
 
 
 @pytest.fixture
@@ -93,12 +95,12 @@ def test_a_plan_a_world_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {"env", "world", "learner", "search", "seconds", "real_steps", "unseen", "verdict"} <= set(content)
     assert content["env"] == ID and content["world"] == "bandit" and content["learner"] == "DDQN_vary"
     assert set(content["unseen"]) == {"ppo"} and set(content["unseen"]["ppo"]) == {"world", "real", "real_10x"}
-    for where, steps in (("world", 40), ("real", 40), ("real_10x", 400)):
+    for where, steps in (("world", 20), ("real", 20), ("real_10x", 200)):
         figure = content["unseen"]["ppo"][where]
         assert 8 <= figure["mean_return"] <= 500 and figure["agents"] == 2 and figure["train_steps"] >= steps
     spent = content["real_steps_of"]
     assert content["real_steps"] == sum(spent.values()) and spent["measuring"] > 3000 and spent["evolution"] > 0
-    assert spent["baselines"] >= 2 * 440 and spent["tests"] >= 2 * 10 * 8
+    assert spent["baselines"] >= 2 * 220 and spent["tests"] >= 2 * 10 * 8
     assert content["verdict"] in shown and content["verdict"].endswith(".")
 
     (run_dir,) = [p for p in tmp_path.iterdir() if p.is_dir()]
@@ -172,7 +174,7 @@ IN_A_FILE = "gymnasium:my_env.py:Corridor"
 
 
 def test_an_environment_in_a_file_is_timed_with_its_experts_and_nothing_beside_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my_env.py").write_text(FILE)
@@ -192,7 +194,7 @@ def facts_of_a_file() -> Facts:
     return Facts(IN_A_FILE, 1, 2, 0, 20, None, -15.0, 15.0, 3000, True, 1)
 
 
-def test_a_task_in_a_file_is_shown_its_own_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_in_a_file_is_shown_its_own_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my_task.py").write_text("from envolve import Task\n\n\nclass Mine(Task):\n    pass\n")
     with pytest.raises(ConfigError, match=r"found no subclass of gymnasium.core.Env; for a task .* envolve run"):

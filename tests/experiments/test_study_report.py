@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from envolve.experiments import study_report
+from envolve.outer.hpo import report as hpo_report
+from envolve.outer.hpo.importance import Importance
 from tests.experiments.command import exit_code
 from tests.outer.page.folders import ALL
 from tests.outer.page.html import check_safe
@@ -78,7 +80,11 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], wor
     assert not (run / "report.html").exists()
 
 
-def test_several_studies_have_folders_of_their_own_in_out(tmp_path: Path) -> None:
+def test_several_studies_have_folders_of_their_own_in_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what takes seconds: what each file of a study says, tests/outer/hpo/test_study_report.py looks at."""
+    monkeypatch.setattr(hpo_report, "importance_of", lambda *_: Importance(reason="not asked for"))
+    for picture in ("parallel_coordinates", "budget_loss", "importance_bars"):
+        monkeypatch.setattr(hpo_report.pictures, picture, lambda *_: None)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     runs = [ALL["study"](tmp_path / name / "run") for name in ("a", "b")]

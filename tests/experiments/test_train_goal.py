@@ -177,11 +177,12 @@ def test_a_run_and_its_files(tmp_path: Path, where: str, request: pytest.Fixture
     assert again.returncode == 1 and "this run is complete" in again.stderr
 
 
-@pytest.mark.parametrize("after", [1, 6])
-def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path, after: int) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path) -> None:
+    """After the first look at whether it shall stop, and after the sixth; and once more after the second since then."""
     plan = plan_of("--population", "2", "--normalize_observations")
     logs = []
-    for name, stops in (("whole", []), ("parts", [after, 2])):
+    for name, stops in (("whole", []), ("early", [1, 2]), ("late", [6, 2])):
         folder = tmp_path / name
         folder.mkdir()
         for count in stops:
@@ -192,9 +193,10 @@ def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path, after:
         with GoalTable(200, "test") as table:
             GoalRun(plan, folder, resume=bool(stops)).execute(table)
         logs.append([(folder / "scores.csv").read_bytes(), (folder / "policy.pt").read_bytes()])
-    assert logs[0] == logs[1]
+    assert logs[0] == logs[1] == logs[2]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_cannot_be_resumed_does_not_offer_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     advice: list[str] = []
     monkeypatch.setattr(train_goal.interrupt, "advise", advice.append)
@@ -206,6 +208,7 @@ def test_a_run_that_cannot_be_resumed_does_not_offer_it(tmp_path: Path, monkeypa
     assert run[1] == f"this run cannot go on; its policies so far are in {tmp_path / 'run' / 'policy.pt'}"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_ppo_as_a_command_and_after_an_interruption(tmp_path: Path) -> None:
     words = ["--task", "simple_u_maze", "--agent", "ppo", "--use_dense_reward", "--num_envs", "4", "--h_dim", "8",
              "--unroll_length", "5", "--num_minibatches", "2", "--num_updates_per_batch", "3", "--episode_length", "12",
@@ -238,6 +241,7 @@ def test_a_checkpoint_of_something_else(tmp_path: Path) -> None:
         GoalRun(plan_of(), tmp_path, resume=True)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_weights_and_biases_by_its_older_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +275,7 @@ def test_intervals() -> None:
     assert interval(7.0, point.near_interval) == "7"
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("agent", ["sac", "td3"])
 def test_the_baselines_leave_the_same_files(tmp_path: Path, agent: str) -> None:
     words = ["--task", "reacher", "--agent", agent, "--use_her", "--num_envs", "2", "--h_dim", "8",

@@ -105,7 +105,7 @@ def test_an_evolution(tmp_path):
     assert names.count("asking") == names.count("finished") == 2 and names.count("training") == 2 * 4
 
 
-def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path, remembered):
     llm, kinds = recording(tmp_path / "r.jsonl", REPLIES), dict(tune=TuneSettings(generations=2, population=3))
     _, whole = evolve(tmp_path / "whole", llm, **kinds)
     cut = tmp_path / "cut"
@@ -120,7 +120,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     assert len(Archive(cut / "individuals.jsonl").load()) == 7
 
 
-def test_tuning_moves_the_numbers_and_the_last_test_decides(tmp_path):
+def test_tuning_moves_the_numbers_and_the_last_test_decides(tmp_path, remembered):
     s = TuneSettings(generations=2, population=5)
     _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES), tune=s, tune_top=2, finalists=3)
     assert len(result.tunings) == 2 and len(result.finals) == 6
@@ -136,7 +136,7 @@ def test_tuning_moves_the_numbers_and_the_last_test_decides(tmp_path):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_copies_are_not_trained(tmp_path):
+def test_copies_are_not_trained(tmp_path, remembered):
     _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES), novelty=1.0)
     copy = result.individuals[3]
     assert copy.rejection is not None and copy.rejection[0] == NOVELTY and copy.steps == 0
@@ -146,7 +146,7 @@ def test_copies_are_not_trained(tmp_path):
     assert tuned.individuals[4].rejection is not None  # ... but not where numbers are tuned
 
 
-def test_the_end_of_a_recording_ends_the_run(tmp_path):
+def test_the_end_of_a_recording_ends_the_run(tmp_path, remembered):
     evolution, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES[:4]), iterations=5)
     assert "4 replies" in result.stopped and len(result.individuals) == 6
     assert [i.rejection and i.rejection[0] for i in result.individuals[4:]] == [CALL, CALL]
@@ -169,7 +169,7 @@ def test_losers_of_halving_stay_below_the_winners(tmp_path, eta):
     assert len(judged) == 1 and len(losers) == 4 and max(losers) <= judged[0]
 
 
-def test_tuned_numbers_are_the_next_prompts_and_a_resumed_run_tunes_no_more(tmp_path):
+def test_tuned_numbers_are_the_next_prompts_and_a_resumed_run_tunes_no_more(tmp_path, remembered):
     llm = recording(tmp_path / "r.jsonl", REPLIES)
     kinds = dict(tune=TuneSettings(generations=2, population=4), tune_every=1)
     evolution, result = evolve(tmp_path / "run", llm, **kinds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from envolve.envs.physics.cartpole import CartPole
 from envolve.llm.evolution import Evolution
 from envolve.llm.models.chat import Budget, Chat, make_chat
@@ -18,6 +20,7 @@ from envolve.llm.vetting.vet import Rejection, Vetted
 from tests.llm.individuals import individual
 from tests.llm.test_evolution import REPLIES, TRAINING, FakeVetter, Watched, evolve, graph_file, recording
 
+pytestmark = pytest.mark.usefixtures("remembered")
 BRIEF = Brief(CartPole, "balance", ("compute_reward",))
 
 

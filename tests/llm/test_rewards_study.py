@@ -58,7 +58,7 @@ def test_arms_spend_the_same_and_a_second_run_does_nothing(tmp_path, pooled, cap
     assert "found fresh 2, expected 3; choose another --out" in capsys.readouterr().err
 
 
-def test_an_interrupted_search_goes_on_to_the_same_cell(tmp_path, pooled, monkeypatch) -> None:
+def test_an_interrupted_search_goes_on_to_the_same_cell(tmp_path, pooled, remembered, monkeypatch) -> None:
     command = ["--tasks", "Cartpole", "--seeds", "1", *SIZE[2:], "--budget", "8", "--arms", "gp", "random"]
     assert main(["--out", str(tmp_path / "whole"), *command]) == 0
     real, calls = study.judge, []

@@ -21,6 +21,7 @@ from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 from tests.llm.test_evolution import REPLIES, TRAINING, CartPole, FakeVetter, Watched
 
+pytestmark = pytest.mark.usefixtures("remembered")
 PRICES = {name: Price(1e6, 1e6) for name in ("m", "a", "b")}
 
 

@@ -210,7 +210,6 @@ def compute(
     if record is None or record.command != list(experiment.command):
         record = ExperimentRecord(list(experiment.command))
     records[experiment.name] = record
-    record.versions = environment_info()
     before, began = _children_cpu(), time.monotonic()
     command = [sys.executable, "-m", "envolve", *experiment.command, "--results-dir", str(results)]
     allowed = sorted(os.sched_getaffinity(0))[-cores:]
@@ -220,18 +219,20 @@ def compute(
         tie()
         os.sched_setaffinity(0, allowed)  # programs start a worker per core that they may use
 
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, listener.QUIET: "1"},
-        start_new_session=True,
-        preexec_fn=prepare,
-    )
-    code = 128 + 2  # of one that is stopped
+    process, code = None, 128 + 2  # of one that is stopped
     try:
+        record.versions = environment_info()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, listener.QUIET: "1"},
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
         code = process.wait()
     finally:
-        end_process(process, 3.0)
+        if process is not None:
+            end_process(process, 3.0)
         record.exit_code = code
         record.status = COMPLETE if code == 0 else STOPPED if code in (130, 143) else FAILED
         record.cpu_seconds = round(record.cpu_seconds + _children_cpu() - before, 1)

@@ -91,7 +91,7 @@ def test_the_seen_pays_less_than_the_new():
     action = torch.randint(2, (2, 1, 64), generator=generator).float()
     s_next, weight = s + 0.1 * (2 * action - 1), torch.full((2, 64), 1 / 64)
     first = icm.reward(s, s_next, action)
-    for _ in range(300):
+    for _ in range(150):
         icm.update(s, s_next, action, weight)
     seen, new = icm.reward(s, s_next, action), icm.reward(s + 5, s_next + 5, 1 - action)
     assert (seen.mean(1) < 0.5 * first.mean(1)).all() and (new.mean(1) > 3 * seen.mean(1)).all()
@@ -107,7 +107,7 @@ def test_members_without_weight_do_not_learn():
 
 
 TINY = dict(
-    train_steps=150, init_episodes=1, hidden_size=8, hidden_layer=1, batch_size=16, test_episodes=2, eps_init=0.5
+    train_steps=75, init_episodes=1, hidden_size=8, hidden_layer=1, batch_size=16, test_episodes=2, eps_init=0.5
 )
 LEARNERS = {
     "ddqn": DDQNSection(**TINY),

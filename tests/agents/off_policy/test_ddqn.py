@@ -46,7 +46,7 @@ MIXED = dict(
     hidden_size=[3, 8, 16, 31, 5],
     hidden_layer=[0, 1, 2, 1, 2],
     batch_size=[3, 70, 1, 37, 40],
-    train_steps=[100, 200, 50, 150, 250],
+    train_steps=[60, 100, 30, 80, 130],
     gamma=[0.9, 0.99, 0.8, 0.98, 1.0],
     tau=[0.01, 0.1, 1.0, 0.0, 0.02],
     eps_init=[0.1, 1.0, 0.5, 0.7, 0.9],
@@ -196,7 +196,7 @@ def test_compaction_changes_nothing_but_rounding(case, monkeypatch):
 
 
 def test_padding_units_stay_exactly_zero():
-    setup = Setup(kind="real", values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2)
+    setup = Setup(kind="real", values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2, train_steps=75)
     check_padding(setup)
 
 
@@ -221,7 +221,7 @@ def test_stacking_keeps_the_function(activation):
 
 
 def test_a_diverging_world_harms_no_other_member():
-    setup = Setup()
+    setup = Setup(train_steps=75)
     sound = setup.torch()
     setup.worlds[2, 5] = np.nan
     result, twin = setup.torch(), setup.compiled()
@@ -231,7 +231,7 @@ def test_a_diverging_world_harms_no_other_member():
 
 
 def test_a_diverging_agent_harms_no_other_member():
-    setup = Setup(kind="real", values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
+    setup = Setup(kind="real", values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]}, train_steps=75)
     result = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
     check_third_diverged(result, setup.torch(), AGENT_DIVERGED)

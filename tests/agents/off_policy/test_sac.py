@@ -38,6 +38,7 @@ SMALL = dict(
     lr=1e-3,
     rb_size=10_000,
 )
+SHORT = 60  # training steps, 40 updates: where one update that is wrong is enough to fail
 
 
 class PointMass(Task):
@@ -333,7 +334,7 @@ def test_members_that_do_not_learn_keep_everything():
 @pytest.mark.parametrize("automatic", [True, False])
 def test_the_temperature_falls_while_entropy_is_above_its_target(automatic):
     """A fresh policy is nearly uniform: entropy 2 log 2 or less, target -2."""
-    run, _, _ = Setup(automatic_entropy_tuning=automatic).learner()
+    run, _, _ = Setup(automatic_entropy_tuning=automatic, train_steps=SHORT).learner()
     alpha = run.algorithm.rows.log_alpha  # of all members: none is dropped before the end
     run.train()
     assert (alpha < np.log(0.2) - 0.01).all() if automatic else (alpha == np.float32(np.log(0.2))).all()
@@ -355,15 +356,15 @@ def test_explores_uniformly_then_by_the_policy_and_within_bounds():
     agent = Setup(P=1, init_episodes=2).learner()[0].algorithm
     agent.rows.params.mul_(2)
     obs, seen = torch.full((1, 1, 4), 0.3), {}
-    draws = agent.draws(torch.tensor([11]), 0, 4000)
+    draws = agent.draws(torch.tensor([11]), 0, 1000)
     for episode in (0, 1, 2):
-        pairs = [agent.explore(obs, torch.tensor([episode]), tuple(d[i] for d in draws)) for i in range(4000)]
+        pairs = [agent.explore(obs, torch.tensor([episode]), tuple(d[i] for d in draws)) for i in range(1000)]
         action, stored = torch.cat([a for a, _ in pairs])[:, 0], torch.cat([s for _, s in pairs])
         assert torch.equal(action, stored) and (action.abs() <= 1.5).all()
         seen[episode] = action.double()
     assert torch.equal(seen[0], seen[1])
-    assert seen[0].mean(0).abs().max() < 0.05 and (seen[0].std(0) - 1.5 / 3**0.5).abs().max() < 0.02
-    assert np.corrcoef(seen[0].T)[0, 1] < 0.05, "actions are drawn apart"
+    assert seen[0].mean(0).abs().max() < 0.1 and (seen[0].std(0) - 1.5 / 3**0.5).abs().max() < 0.05
+    assert abs(np.corrcoef(seen[0].T)[0, 1]) < 0.1, "actions are drawn apart"
     mean, log_std = agent.gaussian(agent.actor(agent.rows.params), obs.transpose(1, 2))
     standard = (torch.atanh((seen[2] / 1.5).clamp(-0.9999999, 0.9999999)) - mean[0, :, 0]) / log_std[0, :, 0].exp()
     inside = (seen[2].abs() < 1.4999).all(1)
@@ -387,7 +388,7 @@ def test_tests_are_greedy_and_deterministic():
 CASES = {
     "real, mixed": dict(values=MIXED, activation_fn="relu"),
     "se": dict(kind="se"),
-    "rn, tested": dict(kind="rn", env={"reward_env_type": 2}, test_each=True, same_action_num=2),
+    "rn, tested": dict(kind="rn", env={"reward_env_type": 2}, test_each=True, same_action_num=2, train_steps=SHORT),
 }
 
 
@@ -401,32 +402,32 @@ def test_alone_and_in_a_batch(case):
 
 
 def test_padding_units_stay_exactly_zero():
-    setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2)
+    setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2, train_steps=SHORT)
     check_padding(setup)
 
 
 def test_a_diverging_world_harms_no_other_member():
-    setup = Setup(kind="rn", env={"reward_env_type": 2})
+    setup = Setup(kind="rn", env={"reward_env_type": 2}, train_steps=SHORT)
     sound = setup.torch()
     setup.worlds[2, 5] = np.nan
     check_third_diverged(setup.torch(), sound, WORLD_DIVERGED, rounding=1e-4)
 
 
 def test_a_diverging_agent_harms_no_other_member():
-    setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
+    setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]}, train_steps=SHORT)
     result = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
     check_third_diverged(result, setup.torch(), AGENT_DIVERGED, rounding=1e-4)
 
 
 def test_sac_vary_draws_nets_and_batches_by_member():
-    keys, section = np.arange(6), SACSection(**{**SMALL, "train_steps": 60, "hidden_layer": 2})
+    keys, section = np.arange(6), SACSection(**{**SMALL, "train_steps": 40, "hidden_layer": 2})
     task, worlds = PointMass(), torch.zeros(6, 1)
     result = train("sac", section, VarySection(), task, "real", EnvSection(), worlds, keys, backend="torch")
     drawn = draw(section, keys, VarySection())
     sizes = [population.size(nets) for nets in population.nets_of(SAC, task, drawn)]
     assert len(set(sizes)) == 6 and len(set(drawn["hidden_layer"])) > 1 and len(set(drawn["batch_size"])) > 1
-    assert (result.status == OK).all() and (result.updates >= 40).all()
+    assert (result.status == OK).all() and (result.updates >= 20).all()
     for weights, size in zip(result.weights, sizes):
         assert weights[:size].all() and not weights[size:].any()
 

@@ -192,7 +192,7 @@ def test_uniform_actions_at_first_then_the_actors_with_noise():
 
 
 def test_tests_are_greedy_unless_asked_otherwise():
-    greedy, noisy = Setup(), Setup(test_noise=True)
+    greedy, noisy = Setup(train_steps=75), Setup(train_steps=75, test_noise=True)
     a, b = greedy.torch(), noisy.torch()
     np.testing.assert_array_equal(a.episode_return, b.episode_return)  # training is the same
     assert (a.test_return != b.test_return).all()
@@ -210,7 +210,7 @@ MIXED = dict(
     hidden_size=[3, 8, 16, 31, 5],
     hidden_layer=[0, 1, 2, 1, 2],
     batch_size=[3, 70, 1, 37, 40],
-    train_steps=[100, 200, 50, 150, 120],
+    train_steps=[70, 110, 50, 90, 80],
     gamma=[0.9, 0.99, 0.8, 0.98, 1.0],
     tau=[0.01, 0.1, 1.0, 0.0, 0.02],
     lr=[1e-3, 1e-4, 3e-3, 1e-3, 3e-3],
@@ -267,19 +267,19 @@ def test_in_a_bandit_the_actor_needs_no_second_critic():
 
 
 def test_padding_units_stay_exactly_zero():
-    setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, activation_fn="tanh")
+    setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, activation_fn="tanh", train_steps=75)
     check_padding(setup)
 
 
 def test_a_diverging_agent_harms_no_other_member():
-    setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
+    setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]}, train_steps=75)
     sick = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
     check_third_diverged(sick, setup.torch(), AGENT_DIVERGED)
 
 
 def test_a_diverging_world_harms_no_other_member():
-    setup = Setup(kind="se")
+    setup = Setup(kind="se", train_steps=75)
     sound = setup.torch()
     setup.worlds[2, 5] = np.nan
     check_third_diverged(setup.torch(), sound, WORLD_DIVERGED)

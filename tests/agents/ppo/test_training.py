@@ -427,7 +427,10 @@ def test_settings_that_contradict_each_other(settings, message):
 # ------------------------------------------------------------------------------------- one member, other company
 
 
-@pytest.mark.parametrize("case", ["mixed", "se, mixed", "rn 2, tested", "cleanrl", "pendulum", "se, continuous car"])
+ALONE = ("mixed", "se, mixed", "rn 2, tested", "cleanrl", "pendulum", "se, continuous car")
+
+
+@pytest.mark.parametrize("case", some_slow(ALONE, fast=("se, mixed", "rn 2, tested", "se, continuous car")))
 def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch. Learning rates and sizes are its own."""
     setup = Setup(**CASES[case])

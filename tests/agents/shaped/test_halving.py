@@ -93,7 +93,7 @@ def test_halving_needs_a_learner_that_can_go_on():
 
 @pytest.mark.parametrize("backend", ["compiled", "torch"])
 def test_an_heir_has_what_its_ancestor_learned(backend):
-    old = run(backend=backend)
+    old = run(backend=backend, iterations=2)
     heirs = [4, 0, 3]
     new = run(heirs, backend, iterations=0)
     new.inherit(old, heirs)
@@ -109,9 +109,9 @@ def test_an_heir_has_what_its_ancestor_learned(backend):
 def test_the_twins_go_on_alike():
     heirs, results = [1, 4], []
     for backend in ("compiled", "torch"):
-        old, new = run(backend=backend), run(heirs, backend, iterations=0)
+        old, new = run(backend=backend, iterations=2), run(heirs, backend, iterations=0)
         new.inherit(old, heirs)
-        for _ in range(3):
+        for _ in range(2):
             new.iteration()
         results.append([new.policy(i) for i in range(2)])
     for a, b in zip(*results):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from types import SimpleNamespace
 
@@ -62,6 +63,12 @@ def run(name, rows=range(5), iterations=4, fails=(), nan_reward=(), backend="aut
     return learner
 
 
+@functools.lru_cache(maxsize=None)
+def trained(name):
+    """What ``run(name)`` returns, trained once for all tests that train it no further."""
+    return run(name)
+
+
 def spy(learner):
     """Every later step: (obs, action, Step), copied."""
     seen, step = [], learner.envs.step
@@ -90,7 +97,7 @@ def test_compiled_updates_equal_pytorchs(name):
 
 @both
 def test_a_candidate_alone_is_to_rounding_what_it_is_among_five(name):
-    together, untrained = run(name), run(name, iterations=0)
+    together, untrained = trained(name), run(name, iterations=0)
     for i in range(5):
         assert (together.policy(i)["weights"] - untrained.policy(i)["weights"]).abs().max() > 0.01
         torch.testing.assert_close(together.policy(i), run(name, [i]).policy(0), **CLOSE)
@@ -102,9 +109,10 @@ def test_a_failure_leaves_the_others_as_they_are_and_its_own_policy_as_it_was(na
     together, failed = run(name, init_episodes=0), run(name, fails=[1, 2], init_episodes=0)  # in the third iteration
     for i in (0, 3, 4):
         torch.testing.assert_close(together.policy(i), failed.policy(i), **CLOSE)
+    untrained = run(name, iterations=0)
     for i in (1, 2):
         weights = failed.policy(i)["weights"]
-        assert (weights - run(name, iterations=0).policy(i)["weights"]).abs().max() > 1e-3
+        assert (weights - untrained.policy(i)["weights"]).abs().max() > 1e-3
         assert (weights - together.policy(i)["weights"]).abs().max() > 1e-3
         assert torch.isfinite(weights).all()
     assert sorted(i for batch in failed.batches for i in batch.members.tolist()) == [0, 3, 4]
@@ -114,7 +122,7 @@ def test_a_failure_leaves_the_others_as_they_are_and_its_own_policy_as_it_was(na
 
 @both
 def test_divergence_is_said_and_harms_nobody(name):
-    together, diverged = run(name), run(name, nan_reward=[3])
+    together, diverged = trained(name), run(name, nan_reward=[3])
     assert diverged.diverged.tolist() == [False, False, False, True, False] and not together.diverged.any()
     for i in (0, 1, 2, 4):
         torch.testing.assert_close(together.policy(i), diverged.policy(i), **CLOSE)
@@ -257,7 +265,7 @@ def test_samples_are_normalised_by_all_that_was_seen_until_the_last_iterations_e
 
 @both
 def test_exploring_in_many_environments_is_exploring_in_each(name):
-    learner = run(name)
+    learner = trained(name)
     batch = learner.batches[0]
     L, A = len(batch.members), batch.A
     obs, (u, normal) = torch.randn(L, N, batch.F), torch.rand(2, L, N, A)
@@ -273,7 +281,7 @@ def test_exploring_in_many_environments_is_exploring_in_each(name):
 @both
 def test_acting_is_the_stored_policy(name):
     """What ``policy`` gives is all that a user needs: normaliser, actor, tanh."""
-    learner = run(name)
+    learner = trained(name)
     obs = learner.envs.begin(evaluation=True)
     for i, (F, A) in enumerate(WIDTHS):
         p = learner.policy(i)
@@ -342,7 +350,7 @@ def cartpoles():
     ]
 
 
-@both
+@pytest.mark.parametrize("name", some_slow(LEARNERS, fast=("sac",)))
 def test_candidates_of_the_simulator_of_different_widths_and_one_that_fails(name):
     envs = make_envs("Cartpole", cartpoles(), 4, 0)
     section = LEARNERS[name][1](**SMALL)

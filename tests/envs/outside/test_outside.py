@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import re
+import resource
 import signal
-import subprocess
 import sys
-from pathlib import Path
+import time
+from collections.abc import Callable
 
 import gymnasium
 import numpy as np
@@ -18,6 +22,7 @@ from gymnasium.utils.env_checker import check_env
 from envolve.agents.common.rollout import reset_uniforms
 from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.core import plugins
+from envolve.envs.outside import watch
 from envolve.envs.outside.build import (
     OutsideError,
     canonical,
@@ -26,19 +31,18 @@ from envolve.envs.outside.build import (
     maker,
     needs_permission,
 )
-from envolve.envs.outside.define import NEVER_SOLVED, define, mark_of, register_outside
+from envolve.envs.outside.define import define, register_outside
 from envolve.envs.outside.flat import Flat, FlatError
 from envolve.envs.outside.measure import DEFAULT_STEPS, STEPS, _measure, measure
 from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
 from envolve.envs.section import EnvSection
-from envolve.envs.task import TASKS, make_task
+from envolve.envs.task import NEVER_SOLVED, TASKS, make_task, mark_of
 from envolve.envs.worlds.export import WorldEnv, WorldVectorEnv
 from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.envs.worlds.world import RealTask, init_world
 from envolve.outer.config.load import config_of, describe
 from envolve.outer.config.yaml_lines import ConfigError
-
-ROOT = Path(__file__).parents[3]
+from tests.examples import some_slow
 
 PLAIN = {"env_kwargs": {}, "wrappers": []}
 # twelve environments of six packages; Box2D's, minigrid's and gymnasium-robotics' where they are installed
@@ -159,7 +163,7 @@ def test_an_environment_that_raises_too_often_is_refused(share: float, said: str
         _measure("gymnasium:Flaky-v0", {**PLAIN, "env_kwargs": {"share": share}}, 0, flaky())
 
 
-def test_what_is_refused_was_made_and_cannot_be_used(tmp_path, monkeypatch) -> None:
+def test_what_is_refused_was_made_and_cannot_be_used(tmp_path, monkeypatch, warm) -> None:
     (tmp_path / "flaky.py").write_text(FLAKY)
     name, section = "gymnasium:flaky.py:Flaky", {**PLAIN, "env_kwargs": {"share": 1.0}}
     monkeypatch.chdir(tmp_path)
@@ -376,38 +380,50 @@ def test_info_holds_the_numeric_entries(measured, monkeypatch):
 
 
 def test_a_call_that_hangs_is_ended(measured, monkeypatch):
-    import time
-
     task = moody(measured, "calm", monkeypatch)
-    monkeypatch.setattr("envolve.envs.outside.watch.STEP_SECONDS", 0.2)
+    monkeypatch.setattr(watch, "STEP_SECONDS", 0.2)
     monkeypatch.setattr(Moody, "step", lambda self, action: time.sleep(60))
     state = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
     state, _, _ = task.step(state, torch.zeros(1, 1, dtype=torch.int64))
     assert task.stopped(state)[1].item() and "hang" in task.complaint(state)
 
 
+def exit_code_of_a_copy(call: Callable[[], object]) -> int:
+    """Of a process that begins as a copy of this one and may be ended by SIGPROF; 20 s of CPU time end it anyhow."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+            watch.STEP_SECONDS, watch.CPU_SECONDS, watch.end_process = 0.1, 0.25, True
+            call()
+            code = 0
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def test_a_hang_in_compiled_code_ends_a_process_that_allows_it():
     """Python's own handlers never run there, so the first limit does nothing."""
-    code = (
-        "import itertools; from envolve.envs.outside import watch\n"
-        "watch.STEP_SECONDS, watch.CPU_SECONDS, watch.end_process = 0.1, 0.3, True\n"
-        "with watch.watched(): sum(itertools.repeat(0))\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60)
-    assert ended.returncode == -signal.SIGPROF
+
+    def hang() -> None:
+        with watch.watched():
+            sum(itertools.repeat(0))
+
+    assert exit_code_of_a_copy(hang) == -signal.SIGPROF
 
 
 def test_calls_that_are_long_together_end_no_process():
-    code = (
-        "import time; from envolve.envs.outside import watch\n"
-        "watch.STEP_SECONDS, watch.CPU_SECONDS, watch.end_process = 0.1, 0.25, True\n"
-        "def burn(seconds):\n"
-        "    end = time.process_time() + seconds\n"
-        "    while time.process_time() < end: watch.again()\n"
-        "with watch.watched(): burn(0.6)\n"  # a look now and then sets the limit back
-        "burn(0.6)\n"  # outside there is none
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+    def burn(look: Callable[[], object]) -> None:
+        end = time.process_time() + 0.6
+        while time.process_time() < end:
+            look()
+
+    def long_together() -> None:
+        with watch.watched():
+            burn(watch.again)  # a look now and then sets the limit back
+        burn(watch.again)  # outside there is none
+
+    assert exit_code_of_a_copy(long_together) == 0
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
@@ -658,7 +674,7 @@ def test_a_damaged_description_is_refused_by_its_key(measured):
         define("gymnasium:CartPole-v1", PLAIN)
 
 
-def test_measuring_is_a_process_of_its_own_and_repeatable(measured):
+def test_measuring_is_a_process_of_its_own_and_repeatable(measured, warm):
     assert measure("gymnasium:CartPole-v1", PLAIN) == measured("gymnasium:CartPole-v1")["measured"]
     with pytest.raises(OutsideError, match="did you mean"):
         measure("gymnasium:CartPol-v1", PLAIN)
@@ -710,7 +726,7 @@ class Corridor(gymnasium.Env):
 """
 
 
-def test_an_environment_in_a_file_of_ones_own(tmp_path, monkeypatch):
+def test_an_environment_in_a_file_of_ones_own(tmp_path, monkeypatch, warm):
     from envolve.outer.config import problem
     from envolve.outer.config.load import load_config, store_config
     from envolve.outer.evaluate.networks import PROXY, REAL_BUDGET, evaluate
@@ -744,8 +760,10 @@ envs:
         config_of({"env_name": "gymnasium:my_en.py:Corridor", "agents": {"gtn": {}}})
 
 
-@pytest.mark.parametrize("agent", ["DDQN", "PPO"])
-@pytest.mark.parametrize("kind", [2, 6])
+PAIRS = [(2, "DDQN"), (6, "DDQN"), (2, "PPO"), (6, "PPO")]
+
+
+@pytest.mark.parametrize("kind, agent", some_slow(PAIRS, fast=[(6, "DDQN"), (2, "PPO")]))
 def test_reward_networks_on_the_environment(measured, agent, kind):
     from envolve.outer.config import problem
     from envolve.outer.evaluate.networks import PROXY, evaluate

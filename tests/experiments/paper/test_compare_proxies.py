@@ -27,7 +27,7 @@ FEW = ("--worlds", 2, "--agents", 2)
 
 
 @pytest.fixture(autouse=True)
-def no_workers(monkeypatch):
+def no_workers(monkeypatch, undrawn):
     monkeypatch.setattr(train_proxy, "exchange", lambda args, kind: contextlib.nullcontext(Direct()))
 
 
@@ -37,6 +37,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     patch.setattr(train_proxy, "exchange", lambda args, kind: contextlib.nullcontext(Direct()))
+    patch.setattr("envolve.outer.run.learning_curve", lambda *args, **more: None)
     for words in (
         (GRIDWORLD_FILE, "--mode", 1, *RNS),
         (GRIDWORLD_FILE, "--mode", 2, *RNS),

@@ -28,6 +28,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     patch.setattr(train_proxy, "exchange", lambda args, kind: contextlib.nullcontext(Direct()))
+    patch.setattr("envolve.outer.run.learning_curve", lambda *args, **more: None)
     for words in ((GRIDWORLD_FILE, *RNS), (CARTPOLE_FILE, "--vary-hp", "True", *SES)):
         assert train_proxy.main([str(w) for w in (*words, "--runs", 2, "--results-dir", folder)]) == 0
     patch.undo()

@@ -131,9 +131,12 @@ def test_stopped_it_ends_its_experiment_and_says_how_to_go_on(tmp_path: Path, si
     )
     assert process.stdout is not None
     assert "about 0.1 CPU hours" in process.stdout.readline()
-    time.sleep(0.5)
+    until = time.monotonic() + 120
+    while not list((tmp_path / "r").rglob("config.yaml")):  # of the experiment, which has begun
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.02)
     process.send_signal(signum)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + signum and "the same command goes on" in err and "Traceback" not in err
     assert queue.read_records(tmp_path / "r/paper")["one"].status == STOPPED
     with pytest.raises(ProcessLookupError):

@@ -26,6 +26,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     patch.setattr(train_proxy, "exchange", lambda args, kind: contextlib.nullcontext(Direct()))
+    patch.setattr("envolve.outer.run.learning_curve", lambda *args, **more: None)
     for vary in ("False", "True"):
         words = (CARTPOLE_FILE, "--vary-hp", vary, *SES, "--runs", 1, "--results-dir", folder)
         assert train_proxy.main([str(w) for w in words]) == 0

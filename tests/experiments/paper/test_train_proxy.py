@@ -26,7 +26,7 @@ CHEETAH_FILE = ROOT / "default_config_halfcheetah_reward_env_paper.yaml"
 
 
 @pytest.fixture()
-def call(capsys, tmp_path, monkeypatch):
+def call(capsys, tmp_path, monkeypatch, undrawn):
     """-> exit code, stdout, stderr, index.json; with ``call.direct``, what took the place of the workers."""
 
     def run(*words, direct=None, config=GRIDWORLD_FILE, overrides=SMALL, folder="gridworld_reward_env_paper_mode2"):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("stable_baselines3")
 
+from envolve.llm.gym import train
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.method import with_reward
 from envolve.llm.gym.train import JobOutcome, Limits, TrainingJob, _outcome, _Running, read_plain, run_jobs
@@ -173,45 +174,82 @@ def test_what_is_wrong_with_the_users_environment_is_the_users(tmp_path) -> None
     assert outcome.kind == "user" and "'fitness_score'" in str(outcome.error)
 
 
-def test_no_more_than_asked_for_run_at_once_and_none_is_left(tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Makes a shell script what trains."""
 
-    script = tmp_path / "sleep.sh"
-    script.write_text("#!/bin/sh\nsleep 0.3\n")
-    script.chmod(0o755)
-    monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
+    def make(*lines: str) -> None:
+        script = tmp_path / "python"
+        script.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+        script.chmod(0o755)
+        monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
+
+    return make
+
+
+def test_no_more_than_asked_for_run_at_once(tmp_path, stand_in) -> None:
+    stand_in("sleep 0.1")
     jobs = [job(tmp_path, "", name=f"job{i}") for i in range(4)]
     alive: list[int] = []
     started: list[TrainingJob] = []
     for _ in run_jobs(jobs, 2, FAST, started.append):
         alive.append(len(started))
     assert len(alive) == 4 and alive[0] <= 2
-    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 60\n")
-    running = run_jobs(jobs[:1], 1, Limits(seconds=0.5))
-    assert "takes too long" in str(next(running)[1].error)
+
+
+def test_one_that_does_nothing_is_ended(tmp_path, stand_in, monkeypatch) -> None:
+    pid, too_long = tmp_path / "pid", _Running.too_long
+    stand_in(f"echo $$ > {pid}", "sleep 60")
+
+    def once_it_runs(one: _Running, limits: Limits) -> str:
+        return too_long(one, limits) if pid.exists() and pid.read_text().endswith("\n") else ""
+
+    monkeypatch.setattr(_Running, "too_long", once_it_runs)
+    ((_, outcome),) = run_jobs([job(tmp_path, "", name="idle")], 1, Limits(seconds=0.5))
+    assert "it did nothing for 0.5 s: it takes too long" in str(outcome.error)
     with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+        os.kill(int(pid.read_text()), 0)
 
 
-def test_a_training_that_works_slowly_is_not_ended_by_the_clock(tmp_path, monkeypatch) -> None:
-    """It gets little of a busy machine: a tenth of a CPU second now and then, for longer than the limit."""
-    monkeypatch.setattr("envolve.llm.gym.train.AWAKE", 0.01)
-    script = tmp_path / "python"
-    burn = "import time\nend = time.process_time() + 0.05\nwhile time.process_time() < end: pass"
-    script.write_text(f"#!/bin/sh\nfor i in 1 2 3 4 5 6; do sleep 0.2; {sys.executable} -c '{burn}'; done\nexit 7\n")
-    script.chmod(0o755)
-    monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
-    ((_, outcome),) = run_jobs([job(tmp_path, "", name="slow")], 1, Limits(seconds=0.8))
-    assert "ended with code 7" in str(outcome.error)
+class Machine:
+    """Stands in for the clock and for the CPU time of a training: ``share`` of a core for each second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.used = 1000.0, 0.0
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=time.sleep)
+        monkeypatch.setattr(train, "time", clock)
+        monkeypatch.setattr(train, "session_cpu_time", lambda session: self.used)
+
+    def looks(self, one: _Running, limits: Limits, share: float, seconds: float) -> str:
+        """What is said while so many seconds pass."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.1
+            self.used += 0.1 * share
+            if why := one.too_long(limits):
+                return why
+        return ""
 
 
-def test_a_training_of_many_processes_is_ended_by_their_cpu_time(tmp_path, monkeypatch) -> None:
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\nwhile true; do for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; done\n")
-    script.chmod(0o755)
-    monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
-    monkeypatch.setattr("envolve.llm.gym.train.AWAKE", 0.01)
-    ((_, outcome),) = run_jobs([job(tmp_path, "", name="many")], 1, Limits(seconds=0.5))
-    assert "used more than 2 s of CPU time" in str(outcome.error)
+def test_a_training_that_works_slowly_is_not_ended_by_the_clock(monkeypatch) -> None:
+    """It gets little of a busy machine, for longer than the limit; what does nothing for so long is ended."""
+    machine, limits = Machine(monkeypatch), Limits(seconds=20.0)
+    one = _Running(TrainingJob(Path("x"), "train", None, 0), SimpleNamespace(pid=1), 0.0)  # type: ignore[arg-type]
+    one.looked = one.woke = machine.now
+    assert machine.looks(one, limits, 0.02, 100.0) == ""
+    machine.used = 0.0  # a process that has ended takes its time along
+    assert machine.looks(one, limits, 0.02, 100.0) == ""
+    began = machine.now
+    assert machine.looks(one, limits, 0.001, 100.0) == "it did nothing for 20 s: it takes too long"
+    assert 10 <= machine.now - began <= 30
+
+
+def test_a_training_of_many_processes_is_ended_by_their_cpu_time(tmp_path, stand_in, monkeypatch) -> None:
+    stand_in("while true; do for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; done")
+    monkeypatch.setattr(train, "FAR", 0.01)
+    monkeypatch.setattr(train, "LOOK", 0.05)
+    ((_, outcome),) = run_jobs([job(tmp_path, "", name="many")], 1, Limits(seconds=40.0))
+    assert "used more than 0.4 s of CPU time" in str(outcome.error)
 
 
 def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +39,7 @@ from envolve.llm.models.request import Transient
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 from tests.outer.small import default_sigint
+from tests.warm import processes
 
 
 class Scripted:
@@ -52,7 +55,7 @@ class Scripted:
     def send(self, call):
         self.sent.append(call.index)
         if self.gate is not None:
-            self.gate.wait(10)
+            assert self.gate.wait(60), "nobody opened the gate"
         outcome = self.script[call.index].pop(0) if self.script.get(call.index) else f"reply {call.index}"
         if isinstance(outcome, BaseException):
             raise outcome
@@ -60,6 +63,20 @@ class Scripted:
 
     def close(self):
         pass
+
+
+def held(backend, count):
+    """Holds all calls until ``count`` are under way -> a list that gets how many there are a moment after that."""
+    backend.gate, seen = threading.Event(), []
+
+    def watch():
+        scripted.wait_until(lambda: len(backend.sent) >= count, 60)
+        time.sleep(0.1)  # for more than that, which are one too many
+        seen.append(len(backend.sent))
+        backend.gate.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return seen
 
 
 def calls(*indices, model="m", text="question", max_tokens=20):
@@ -95,10 +112,9 @@ def test_replies_come_in_the_order_of_calls(tmp_path) -> None:
 
 
 def test_no_more_calls_at_once_than_parallel() -> None:
-    backend, most = Scripted(), []
-    backend.gate = threading.Event()
+    backend = Scripted()
+    most = held(backend, 3)
     with make(backend, parallel=3) as chat:
-        threading.Timer(0.2, lambda: (most.append(len(backend.sent)), backend.gate.set())).start()
         chat.ask(calls(*range(7)))
     assert most == [3] and len(backend.sent) == 7
 
@@ -175,10 +191,8 @@ def test_a_budget_is_never_exceeded(budget, fit, tmp_path) -> None:
 
 def test_the_budget_holds_while_calls_are_under_way() -> None:
     backend = Scripted()
-    backend.gate = threading.Event()
-    most = []
+    most = held(backend, 2)
     with make(backend, budget=Budget(usd=110), parallel=5) as chat:
-        threading.Timer(0.2, lambda: (most.append(len(backend.sent)), backend.gate.set())).start()
         assert sum(isinstance(answer, Reply) for answer in chat.ask(calls(*range(9)))) == 3
     assert most == [2]  # 2 x 52 are reserved; the third waits for what these two give back
 
@@ -283,30 +297,53 @@ def test_a_bug_or_a_full_disk_is_raised_once_the_others_are_home() -> None:
         assert chat.ledger.total().calls >= 1 and not chat.ledger._open
 
 
+ASKS = """
+import sys
+from pathlib import Path
+from envolve.llm.models.chat import Call, Request, make_chat
+calls = [Call(i, Request("m", (("user", str(i)),))) for i in range(20)]
+with make_chat(["m"], sys.argv[1], Path(sys.argv[2]), parallel=2) as chat:
+    chat.ask(calls)
+"""
+
+
 @pytest.mark.parametrize(
     "answer, replies",
     [
-        pytest.param(scripted.slow("paid for", 0.5), ["paid for"] * 2, id="replies-under-way"),
+        pytest.param(scripted.good("paid for"), ["paid for"] * 2, id="replies-under-way"),
         pytest.param(scripted.limited("100"), [], id="between-attempts", marks=pytest.mark.slow),
     ],
 )
-def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, replies, tmp_path) -> None:
+def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(
+    answer, replies, tmp_path, warm, monkeypatch
+) -> None:
     """A child gets SIGINT: replies under way are awaited and recorded, nothing more is sent, no wait is waited."""
-    record = tmp_path / "calls.jsonl"
-    with ScriptedServer([answer]) as server:
-        code = (
-            "import sys\nfrom pathlib import Path\nfrom envolve.llm.models.chat import Call, Request, make_chat\n"
-            "calls = [Call(i, Request('m', (('user', str(i)),))) for i in range(20)]\n"
-            f"with make_chat(['m'], {server.url!r}, Path({str(record)!r}), parallel=2) as chat:\n    chat.ask(calls)\n"
-        )
-        root = IMPORTS
+    record, program, answers = tmp_path / "calls.jsonl", tmp_path / "asks.py", threading.Event()
+    program.write_text(ASKS)
+    monkeypatch.setattr(processes, "SCRIPTS", {program.resolve()})
+
+    def script(content):
+        assert answers.wait(60)
+        return answer
+
+    with ScriptedServer(script) as server:
+        server.lock = contextlib.nullcontext()  # both wait at the same time
         child = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint
+            [sys.executable, str(program), server.url, str(record)],
+            cwd=IMPORTS,
+            env={**os.environ, "PYTHONPATH": str(IMPORTS)},
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=default_sigint,
         )
         scripted.wait_until(lambda: len(server.requests) == 2, 60)
         if not replies:
+            answers.set()
             assert "next attempt in 100.0 s" in child.stderr.readline() + child.stderr.readline()
         child.send_signal(signal.SIGINT)
+        if replies:  # not before it has heard: it would send the next call
+            assert "waiting up to 3 s for 2 pending replies" in child.stderr.readline()
+            answers.set()
         _, err = child.communicate(timeout=60)  # less than the wait
         sent = len(server.requests)
     assert child.returncode in (1, 130, -signal.SIGINT) and "KeyboardInterrupt" in err
@@ -314,17 +351,17 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, repl
 
 
 class Slow(Scripted):
-    """Takes half a second; ``most``: how many calls there were at once."""
+    """Answers when ``answers`` says so; ``most``: how many calls there were at once."""
 
     def __init__(self):
         super().__init__()
-        self.most, self.now, self.lock = 0, 0, threading.Lock()
+        self.most, self.now, self.lock, self.answers = 0, 0, threading.Lock(), threading.Event()
 
     def send(self, call):
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
-        threading.Event().wait(0.5)
+        assert self.answers.wait(60)
         with self.lock:
             self.now -= 1
         return super().send(call)
@@ -336,6 +373,12 @@ def test_threads_that_ask_share_what_is_parallel_and_stop_keeps_their_replies(tm
     with Chat({"m": slow}, record, parallel=2) as chat:
         calls = [Call(i, Request("m", (("user", str(i)),))) for i in range(6)]
         threads = [threading.Thread(target=chat.ask, args=([call],), daemon=True) for call in calls]
+
+        def answer_after_the_end():
+            scripted.wait_until(lambda: chat.stopped, 60)
+            slow.answers.set()
+
+        threads.append(threading.Thread(target=answer_after_the_end, daemon=True))
         for thread in threads:
             thread.start()
         scripted.wait_until(lambda: slow.now == 2, 60)

@@ -84,6 +84,8 @@ def test_there_are_families_of_all_kinds() -> None:
 
 def check_growth(name: str, which: str, lengths: tuple[int, int]) -> None:
     short, long = (FAMILIES[name](n) for n in lengths)
+    if short == long:  # it has a length of its own
+        return
     few, many = (calls(lambda reply=reply: read(READERS[which], reply)) for reply in (short, long))
     longer = max(1.0, len(long) / len(short))
     assert many <= 1.8 * longer * few + 3_000, f"{name} ({which}): {few} calls, then {many}"
@@ -94,7 +96,7 @@ def test_four_times_the_reply_takes_four_times_the_steps(part: int) -> None:
     """Counted, not timed; below the limits that end all growth."""
     for k, name in enumerate(FAMILIES):
         if k % 4 == part:
-            check_growth(name, "gym" if k % 16 == part else "physics", (400, 1_600))
+            check_growth(name, "gym" if k % 16 == part else "physics", (300, 1_200))
 
 
 @pytest.mark.slow

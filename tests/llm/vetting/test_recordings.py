@@ -7,6 +7,7 @@ import copy
 import functools
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,10 +33,15 @@ TASKS = [pytest.param(task, marks=[pytest.mark.slow] * (task != "Cartpole")) for
 
 
 @pytest.fixture(scope="module")
-def vetter_of() -> Iterator[Callable[[str], Vetter]]:
-    """One per task: each starts a process that imports torch."""
+def vetters() -> Iterator[Callable[[str, type], Vetter]]:
+    """One per task, and per way to start a process."""
     with contextlib.ExitStack() as stack:
-        yield functools.cache(lambda task: stack.enter_context(Vetter(make_probe(task), TYPES[task])))
+        yield functools.cache(lambda task, start: stack.enter_context(Vetter(make_probe(task), TYPES[task])))
+
+
+@pytest.fixture
+def vetter_of(vetters: Callable[[str, type], Vetter], warm: None) -> Callable[[str], Vetter]:
+    return lambda task: vetters(task, subprocess.Popen)
 
 
 def recording(name: str) -> list[tuple[str, str, str]]:

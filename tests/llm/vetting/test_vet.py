@@ -25,6 +25,7 @@ from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.text.extract import VetError
 from envolve.llm.vetting.vet import Rejection, Vetted, Vetter
 from tests.examples import examples
+from tests.llm.scripted_server import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=f"no jail here: {', '.join(jail.missing())}")
@@ -113,13 +114,19 @@ def test_a_child_is_limited_and_another_is_not(vetter, unchecked) -> None:
     assert isinstance(verdicts[0], Rejection) and verdicts[0].stage == "limits" and "longer than" in verdicts[0].message
 
 
-def test_a_server_that_dies_is_replaced_and_the_candidate_refused(vetter, unchecked, caplog) -> None:
-    dead = vetter._jailer._server._process
-    threading.Timer(0.5, lambda: os.killpg(dead.pid, signal.SIGKILL)).start()
-    verdict = vetter.vet_code(ENDLESS, "while it dies")
-    assert isinstance(verdict, Rejection) and verdict.stage == "limits" and "ended while" in verdict.message
-    assert isinstance(vetter.vet_code(GOOD, "next"), Vetted)
-    assert vetter._jailer._server._process is not dead
+def test_a_server_that_dies_is_replaced_and_the_candidate_refused(probe, unchecked, caplog, warm) -> None:
+    with Vetter(probe, ["compute_reward"], seconds=60.0) as vetter:
+        server = vetter._jailer._server
+
+        def kill() -> None:
+            wait_until(lambda: bool(server._answers), 60)  # it was asked
+            os.killpg(server._process.pid, signal.SIGKILL)
+
+        threading.Thread(target=kill, daemon=True).start()
+        verdict = vetter.vet_code(ENDLESS, "while it dies")
+        assert isinstance(verdict, Rejection) and verdict.stage == "limits" and "ended while" in verdict.message
+        assert isinstance(vetter.vet_code(GOOD, "next"), Vetted)
+        assert vetter._jailer._server is not server
     assert any("starting another" in r.message for r in caplog.records)
 
 

@@ -66,7 +66,7 @@ def test_a_bandit_fitted_to_a_policy_pays_most_for_it(monkeypatch: pytest.Monkey
     section = EnvSection(contextual_bandit=True, hidden_size=32)
     hand = HAND_MADE["CartPole-v0"]
     states = hand.states(torch.from_numpy(np.random.default_rng(0).random((1000, 4))).float())
-    flat = fit_bandit(CARTPOLE, section, states, hand.act, 3)
+    flat = fit_bandit(CARTPOLE, section, states, hand.act, 3, steps=300)
     bandit = ContextualBandit(CARTPOLE, section, flat[None])
     played = play(CARTPOLE, greedy(bandit), KEYS[:1], 10)
     assert played.returns.mean() > 190
@@ -86,9 +86,12 @@ def test_energy_distance_is_that_of_a_loop() -> None:
     assert float(energy_distance(x, y)) == pytest.approx(2 * mean(x, y) - mean(x, x) - mean(y, y), abs=1e-5)
 
 
-def test_optimal_values_of_cliff_are_a_potential_whose_greedy_policy_is_optimal() -> None:
+def test_optimal_values_of_cliff_are_a_potential_whose_greedy_policy_is_optimal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The shortest way takes 12 steps, each of which costs 1. The potential is added to the task's reward: alone, it
     pays the same for the last step, whose reward is 0, as for standing still, and rounding decides."""
+    monkeypatch.setattr(fit.minimise, "__defaults__", (500,))
     task = make_task("Cliff", max_steps=50)
     values = optimal_values(task, 0.9)
     start = int(task.reset(torch.zeros(1, 1, task.reset_uniforms))[0, 0, 0])

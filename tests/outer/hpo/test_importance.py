@@ -21,6 +21,20 @@ SKLEARN = importlib.util.find_spec("sklearn") is not None
 needs_sklearn = pytest.mark.skipif(not SKLEARN, reason="functional ANOVA takes scikit-learn")
 
 
+@pytest.fixture(autouse=True)
+def small_intervals(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How well intervals cover is for a slow test to say; they take most of the time."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(importance, "SUBSETS", 3)
+        monkeypatch.setattr(importance, "SUBSET_TREES", 2)
+
+
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of which trials count; how much a parameter explains takes a whole forest."""
+    monkeypatch.setattr(importance, "TREES", 8)
+
+
 def sample(n: int, budget: float = 45.0, seed: int = 0) -> list[Record]:
     """loss = a + b/2 with a, b uniform in [0, 1]: of its variance a explains 1/(1 + 1/4) = 80 %, b 20 %. c, d: none.
     only: half of the trials have it; there it doubles the loss's spread."""
@@ -49,6 +63,8 @@ def test_functional_anova_finds_the_shares() -> None:
     assert list(s)[:2] == ["a", "b"]
     assert s["a"] == pytest.approx(0.8, abs=0.08) and s["b"] == pytest.approx(0.2, abs=0.08)
     assert s["c"] < 0.04 and s["d"] < 0.04
+    for share in found.shares.values():
+        assert share.interval is not None and share.interval[0] <= share.share <= share.interval[1]
 
 
 @needs_sklearn
@@ -61,7 +77,7 @@ def test_a_conditional_parameter_is_judged_among_those_that_have_it() -> None:
 
 
 @needs_sklearn
-def test_a_parameter_of_few_trials_is_left_out() -> None:
+def test_a_parameter_of_few_trials_is_left_out(few_trees: None) -> None:
     rs = sample(50)
     few = [r for r in rs if "only" not in r.trial.values] + [r for r in rs if "only" in r.trial.values][: LEAST - 1]
     found = importance_of(few, axes_of(None, few))
@@ -80,7 +96,7 @@ def test_without_scikit_learn_another_method_is_used_and_named(monkeypatch: pyte
     assert max((n for n in s if n != "only"), key=s.__getitem__) == "a" and s["a"] > 2 * max(s["c"], s["d"])
 
 
-def test_the_largest_budget_with_enough_trials_counts_and_failures_do_not() -> None:
+def test_the_largest_budget_with_enough_trials_counts_and_failures_do_not(few_trees: None) -> None:
     low, high = sample(40, 5.0), sample(LEAST - 1, 45.0)
     failed = [record(k, (1, 0, k), {"a": 0.5}, 45.0, 0.0, error="no") for k in range(20)]
     everything = low + high + failed
@@ -91,14 +107,14 @@ def test_the_largest_budget_with_enough_trials_counts_and_failures_do_not() -> N
     assert (found.budget, found.trials) == (45.0, LEAST)
 
 
-def test_of_very_many_trials_some_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_trials_some_are_taken(few_trees: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importance, "MOST", 60)
     rs = [record(k, (0, 0, k), {"a": float(k), "b": float(k % 7)}, 5.0, float(k)) for k in range(121)]
     found = importance_of(rs, axes_of(None, rs))
     assert found.trials == 60 and shares(found)["a"] > 0.9
 
 
-def test_why_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_it_is_not_known(few_trees: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rs = sample(LEAST - 1)
     (text,) = importance_of(rs, axes_of(None, rs)).lines()
     assert text.endswith(": not known, it takes 10 trials that succeed at one budget, and there are 9.")
@@ -115,7 +131,9 @@ def test_why_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install optuna" in importance_of(rs, axes_of(None, rs)).reason
 
 
-def test_parameters_that_never_vary_explain_nothing_and_optuna_stays_silent(caplog: pytest.LogCaptureFixture) -> None:
+def test_parameters_that_never_vary_explain_nothing_and_optuna_stays_silent(
+    few_trees: None, caplog: pytest.LogCaptureFixture
+) -> None:
     import optuna
 
     before = optuna.logging.get_verbosity()

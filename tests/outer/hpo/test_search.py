@@ -82,7 +82,7 @@ def legal(values):
 @every_search
 def test_values_are_plain_and_only_those_that_are_active(backend, bracket):
     found, seen = search(backend, bracket), []
-    for k in range(120):
+    for k in range(80):
         trial = found.ask()
         legal(trial.values)
         assert trial.id == k and type(trial.budget) is float and trial.budget in ladder(1, 27, 3)
@@ -93,7 +93,7 @@ def test_values_are_plain_and_only_those_that_are_active(backend, bracket):
     assert len({json.dumps(t.values) for t in seen if t.rung == 0}) == len([t for t in seen if t.rung == 0])
     proposed = [t.model_based for t in seen if t.rung == 0]
     assert sum(proposed) == found.model_picks and len(proposed) == found.model_picks + found.random_picks
-    assert (found.model_picks > 20) is (backend != "random")
+    assert (found.model_picks > 10) is (backend != "random")
     if backend == "random":
         assert {t.budget for t in seen} == {27.0} and {t.rung for t in seen} == {0}
 
@@ -102,7 +102,7 @@ def test_values_are_plain_and_only_those_that_are_active(backend, bracket):
 def test_a_promoted_configuration_keeps_its_values_and_name(backend, bracket):
     """An integer is rounded once, not at every rung."""
     found, first, last = search(backend, bracket), {}, {}
-    for _ in range(150):
+    for _ in range(60):
         trial = found.ask()
         if trial.rung == 0:
             assert trial.config_id not in first
@@ -184,7 +184,7 @@ def test_any_space_is_searched(backend, data):
     space, seed = data.draw(spaces()), data.draw(st.integers(0, 9))
     losses = data.draw(st.sampled_from([[0.0], [1e300, -1e300, 1e-300], [3.0, math.nan, 1.0, 2.0]]))
     found = search(backend, "hyperband", seed, space, (1, 9, 3))
-    for k in range(60):
+    for k in range(40):
         trial = found.ask()
         legal_there = CS.Configuration(space, trial.values)  # raises where a value is illegal, or one is not active
         assert json.loads(json.dumps(trial.values)) == trial.values == dict(legal_there) | trial.values
@@ -196,12 +196,13 @@ def test_any_space_is_searched(backend, data):
 @every_search
 def test_a_search_is_resumed_by_telling_it_again(backend, bracket):
     found, again, told = search(backend, bracket, 5), search(backend, bracket, 5), []
-    for k in range(61):
+    for k in range(50):
         trial = found.ask()
         told.append(math.nan if k % 9 == 4 else loss_of(trial.values))
         found.tell(trial.id, told[-1])
     for loss in told:
         again.tell(again.ask().id, loss)
+    assert (found.model_picks > 4) is (backend != "random")
     assert [found.ask() for _ in range(10)] == [again.ask() for _ in range(10)]
     other = search(backend, bracket, 6)
     assert [other.ask().values for _ in range(3)] != [search(backend, bracket, 5).ask().values for _ in range(3)]
@@ -304,7 +305,7 @@ def test_optuna_has_a_bracket_for_every_rung():
     assert len(shares) == 6 and (np.diff(shares) < 0).all() and 0.5 < shares[0] < 0.65 and shares[5] > 0
 
 
-@pytest.mark.parametrize("bracket", ["hyperband", "aggressive"])
+@pytest.mark.parametrize("bracket", some_slow(["hyperband", "aggressive"], ["hyperband"]))
 def test_optuna_stops_what_is_worse(bracket):
     found, told = search("optuna", bracket), {}
     for _ in range(150):
@@ -323,7 +324,7 @@ def test_values_survive_the_last_bits_of_another_processor(backend, bracket, mon
     """exp and log differ there. A log that was written here must fit what the search asks for elsewhere."""
     here = search(backend, bracket, 2)
     expected = []
-    for _ in range(60):
+    for _ in range(50):
         expected.append(here.ask())
         here.tell(expected[-1].id, loss_of(expected[-1].values))
     draws = np.random.default_rng(0)
