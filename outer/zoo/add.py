@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from envolve.envs.worlds.file import FIRST, MODEL, WorldFileError, read_world, write_atomic
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
@@ -25,15 +27,26 @@ def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False, afr
     if len(data) > ZOO_BYTES:
         words = "smaller networks (envs.<task>.hidden_size) make a smaller file"
         raise WorldFileError(f"{world.path}: found a file of {len(data):,} bytes, expected {ZOO_BYTES:,}: {words}")
+    config = load_config(run_dir / CONFIG_FILE).data
+    _check_plain(run_dir, config)
     figures = None if distilled or afresh else reported(run_dir)
     if figures is None:
-        figures = measured(run_dir, load_config(run_dir / CONFIG_FILE).data, file, how)
+        figures = measured(run_dir, config, file, how)
     name = free_name(shelf, f"{task_id(world.env_name)}-bandit")
     card = card_of(run_dir, name, world, data, figures)
     shelf.mkdir(parents=True, exist_ok=True)
     write_atomic(str(shelf / f"{name}{CARD}"), (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())
     write_atomic(str(shelf / f"{name}{TENSORS}"), data)  # last: a file on the shelf is a world
     return name
+
+
+def _check_plain(run_dir: Path, config: Mapping[str, Any]) -> None:
+    """A card names the task by its id alone. Raises ConfigError."""
+    section = config["envs"].get(config["env_name"], {})
+    for key in ("wrappers", "env_kwargs"):
+        if section.get(key):
+            words = f"none: a world of the zoo is for the task as {task_id(config['env_name'])!r} alone makes it"
+            raise ConfigError([f"{run_dir}: found {key} {section[key]!r:.200}, expected {words}"])
 
 
 def free_name(shelf: Path, name: str) -> str:

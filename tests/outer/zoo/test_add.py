@@ -102,6 +102,23 @@ def test_a_report_gives_the_figures_unless_agents_are_asked_for(
     assert {j.steps for j in jobs} >= {4096, 10_000}
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [("wrappers", [{"RescaleObservation": {"min_obs": -1, "max_obs": 1}}]), ("env_kwargs", {"g": 9.0})],
+)
+def test_a_task_that_its_id_does_not_name_is_refused(
+    key: str, value: Any, run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path
+) -> None:
+    """Agents that are tested on the id alone would see other observations, or another task."""
+    name = "gymnasium:Pendulum-v1"
+    agents = {**RAW["agents"], "td3_expert": {"train_steps": 1000}}
+    raw = {**RAW, "agents": agents, "env_name": name, "envs": {name: {**RAW["envs"]["Pendulum-v0"], key: value}}}
+    store_config(run_dir, config_of(raw, (), "test"), {"command": "envolve evolve"})
+    with pytest.raises(ConfigError, match=f"found {key} .*, expected none: .*'Pendulum-v1' alone"):
+        add(run_dir, tmp_path / "shelf", Measuring(agents=2))
+    assert not jobs and not (tmp_path / "shelf").exists()
+
+
 def test_a_run_without_experts_has_no_such_world(run_dir: Path, tmp_path: Path) -> None:
     (run_dir / FIRST).unlink()
     with pytest.raises(ConfigError, match="found no distilled.pt .*expected .* agents.gtn.init: distilled"):
