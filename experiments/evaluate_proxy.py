@@ -10,7 +10,6 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envolve.core import interrupt
-from envolve.envs.task import mark_of
 
 if __name__ == "__main__":
     interrupt.listen("evaluate_proxy.py")  # before all that takes time to import
@@ -33,6 +32,7 @@ from envolve.core import commands, plugins
 from envolve.core.memory import shortage
 from envolve.core.statistics import AgentRuns, summary, within
 from envolve.envs.outside.build import OutsideError, check_configured
+from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.experiments.command_line import check_count, check_folder, parse
 from envolve.experiments.paper.common.events import EventArgs, begin_tracking, check_tracking, settings_of, tell_series

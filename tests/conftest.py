@@ -4,6 +4,7 @@ examples of hypothesis unless all are asked for; and the longest files first, so
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from envolve.agents.kernels.building import ahead
 from tests.examples import examples
 from tests.warm.processes import Warm
 
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # else it ends copies of this process (tests/warm) at a fork
 torch.set_num_threads(1)
 settings.register_profile("here", max_examples=examples(), deadline=None)
 settings.load_profile("here")

@@ -498,7 +498,7 @@ def test_workers_started_by_hand(tmp_path, reference):
 
 def test_a_master_without_workers_says_what_to_type(tmp_path, warm):
     with started(tmp_path, GRIDWORLD, "--sync-dir", "my sync", single=False) as master:
-        master.wait_for("python3 GTN_worker.py 0 0 --sync-dir 'my sync' &")
+        master.wait_for(f"python3 GTN_worker.py 0 0 --sync-dir '{tmp_path / 'my sync'}' &")
         assert master.end(signal.SIGTERM) == 143
         assert any("continue with: python3 GTN_master.py --resume results/grid" in line for line in master.errors)
 

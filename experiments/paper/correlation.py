@@ -10,7 +10,6 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from envolve.core import interrupt
-from envolve.envs.task import NEVER_SOLVED
 
 if __name__ == "__main__":
     interrupt.listen("correlation.py")  # before all that takes time to import
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.sections import VarySection
+from envolve.envs.task import NEVER_SOLVED
 from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
 from envolve.experiments.paper.common.comparison import (

@@ -10,7 +10,6 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from envolve.core import interrupt
-from envolve.envs.task import NEVER_SOLVED
 
 if __name__ == "__main__":
     interrupt.listen("gridworld.py")  # before all that takes time to import
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envolve.agents.train import Hardware, train
+from envolve.envs.task import NEVER_SOLVED
 from envolve.envs.worlds.world import RealTask, World, tables
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, run_command

@@ -10,7 +10,6 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from envolve.core import interrupt
-from envolve.envs.task import NEVER_SOLVED
 
 if __name__ == "__main__":
     interrupt.listen("heatmap.py")  # before all that takes time to import
@@ -26,6 +25,7 @@ import tyro
 from envolve.agents.common.result import REASONS
 from envolve.agents.train import Hardware, train
 from envolve.envs.classic.finite import FiniteTask
+from envolve.envs.task import NEVER_SOLVED
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.common.data import Series

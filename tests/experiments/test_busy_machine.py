@@ -21,7 +21,7 @@ from envolve.llm.vetting.jail import locks as jail
 from tests.envs.graphs import Graph
 from tests.outer.small import ROOT, default_sigint
 
-REPETITIONS = int(os.environ.get("ENVOLVE_REPETITIONS", "20"))
+REPETITIONS = int(os.environ.get("ENVOLVE_REPETITIONS", "6"))  # of each command, every second one interrupted
 LOOPS = 8
 TINY = ["--task", "Cartpole", "--num_envs_per_shaper", "8", "--iterations", "3", "--threads", "1"]
 TINY += ["--set", "hidden_size=8", "ppo_epochs=1"]
