@@ -230,7 +230,7 @@ def table(rows: list[Row]) -> str:
     def score(own: list[Row]) -> str:
         fine = [r["score"] for r in own if r["score"] is not None]
         lost = f", {len(own) - len(fine)} failed" if len(fine) < len(own) else ""
-        return f"{_with_interval(fine)}; {len(own)}{lost}"
+        return f"{_with_interval(fine, _bounds(own[0]['task']))}; {len(own)}{lost}"
 
     def gap(own: list[Row]) -> str:
         pairs = [(r["score"], human.get((r["task"], r["seed"]))) for r in own if r["arm"] != "human"]
@@ -284,10 +284,16 @@ def _together(rows: list[Row]) -> list[str]:
     return lines
 
 
-def _with_interval(x: list[float]) -> str:
+def _bounds(task: str) -> tuple[float, float] | None:
+    """The worst and the best score, where they are known."""
+    share = task in PHYSICS_TASKS and PHYSICS_TASKS[task].score_unit.startswith("share")
+    return (0.0, 1.0) if share else None
+
+
+def _with_interval(x: list[float], bounds: tuple[float, float] | None = None) -> str:
     if not x:
         return "-"
-    low, high = interval(x) if len(x) > 1 else (math.nan, math.nan)
+    low, high = interval(x, bounds=bounds) if len(x) > 1 else (math.nan, math.nan)
     return f"{np.mean(x):.3g}" + (f" ({low:.3g} to {high:.3g})" if math.isfinite(low) else "")
 
 
