@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from typing import Any
 
 from envolve.outer.ray import actors
@@ -20,19 +21,23 @@ class Stand:
     def __init__(self, cls: type, args: Any) -> None:
         self.cls, self.args, self.cpus, self.ended = cls, args, 0.0, False
         self.node: str | None = None
-        self.object = cls(*args)
+        self.object: Any = cls(*args)  # None: it is being made again
 
     def die(self) -> None:
         """Makes the log of a ``RunHub`` useless, as its death does, and begins the hub again."""
         hub = self.object.hub
         with hub.changed:
             hub.log.append = hub.log.begin_file = hub.log.sync = dead
+            self.object = None  # before the next one tells the keeper of itself
             self.object = self.cls(*self.args)
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any) -> Any:
             while not self.ended:
                 found = self.object
+                if found is None:
+                    time.sleep(0.001)
+                    continue
                 try:
                     answer = getattr(found, name)(*args)
                 except Exception:

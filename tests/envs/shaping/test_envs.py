@@ -220,7 +220,8 @@ def clean_run() -> tuple[ShapedEnvs, list[Step]]:
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_candidate_is_out_and_the_others_do_not_notice(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alarm, "HANG_SECONDS", 0.2)
+    if "by count" not in what:  # on a busy machine a thousand products take as long
+        monkeypatch.setattr(alarm, "HANG_SECONDS", 0.2)
     monkeypatch.setattr(alarm, "SLEEP_SECONDS", 0.5)
     monkeypatch.setattr(shaper_calls, "SLOW_SECONDS", 0.004)
     monkeypatch.setattr(shaper_calls, "SLOW_FACTOR", 2.0)
