@@ -38,6 +38,7 @@ from collections.abc import Mapping, Sequence
 from envolve.core.child import Child, end
 from envolve.core.environ import added
 from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
+from envolve.outer.ray.address import OPEN
 from envolve.slurm.arguments import at_least, seconds
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
 from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, requeue, say, tend
@@ -49,7 +50,6 @@ HEAD_SECONDS, LOOK_SECONDS = 60.0, 5.0  # without a head, beside --kill-after; b
 STOP_SECONDS = 15.0  # from SIGTERM to SIGKILL of daemons
 STOPPED = (0, EXIT_WRONG, 130, 143)  # exit codes after which another cluster would not help
 ON_RAY = ("run", "tune")  # commands that are told where Ray is, and where their folder is
-OPEN = "r"  # Ray opens its folder of logs and sockets to every user; the one around it is its user's alone
 MINE = str(Path(__file__).resolve())
 
 

@@ -136,6 +136,11 @@ def defines(node: ast.stmt) -> list[str]:
 CHANGING = set("append extend insert update pop popitem remove clear setdefault sort reverse".split())
 
 
+def in_place(method: str) -> bool:
+    """Whether a method of this name changes its object."""
+    return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
+
+
 def changes(node: ast.stmt) -> set[str]:
     """Names that a top-level statement, no definition of its own, changes, or binds among other things: ``W += 1``,
     ``W["a"] = 2``, ``W.append(3)``, and those in it if it is a loop or a choice."""
@@ -149,8 +154,7 @@ def changes(node: ast.stmt) -> set[str]:
         if isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load):
             owner = n.value
         elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
-            method = n.func.attr
-            owner = n.func.value if method in CHANGING or (method.endswith("_") and not method[0] == "_") else None
+            owner = n.func.value if in_place(n.func.attr) else None
         elif isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
             owner = n
         while isinstance(owner, (ast.Subscript, ast.Attribute)):

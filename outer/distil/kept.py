@@ -19,7 +19,7 @@ from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult, result_content, result_from
 from envolve.outer.exchange.pairs import MAX_RESULT_BYTES, pack, unpack
 
-EXPERTS = "experts"  # folder in a run's
+FOLDER = "experts"  # in a run's
 log = logging.getLogger("envolve")
 
 
@@ -29,7 +29,7 @@ class Kept:
     def __init__(self, engine: Engine, run_dir: Path, digest: str, count: int) -> None:
         """digest: of the configuration; experts of another one are trained again. count: of experts."""
         self.run_id = engine.run_id
-        self._engine, self._folder, self._digest = engine, run_dir / EXPERTS, digest
+        self._engine, self._folder, self._digest = engine, run_dir / FOLDER, digest
         found = {number: self._read(number) for number in range(count)}
         self._ended = {number: result for number, result in found.items() if result is not None}
 
@@ -49,7 +49,8 @@ class Kept:
 
         missing = [chunk for chunk in chunks if chunk.chunk_id not in self._ended]
         new = {result.chunk_id: result for result in (self._engine.evaluate(missing, keep) if missing else [])}
-        return [{**self._ended, **new}[chunk.chunk_id] for chunk in chunks]
+        found = {**self._ended, **new}
+        return [found[chunk.chunk_id] for chunk in chunks]
 
     def forget(self) -> None:
         """Removes the files: a checkpoint holds what they are good for."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from envolve.outer.config.yaml_lines import ConfigError
 
+OPEN = "r"  # Ray opens its folder of logs and sockets to every user; the one around it is its user's alone
 FILES, RAY = "files", "ray"
 WORKERS_ON = (  # help of the flag
     "files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; ray:HOST:PORT or "

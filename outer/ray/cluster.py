@@ -25,7 +25,7 @@ import envolve
 from envolve.core import interrupt
 from envolve.core.cleaning import clip, one_line
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.ray.address import INSTALL, installed
+from envolve.outer.ray.address import INSTALL, OPEN, installed
 from envolve.outer.ray.events import ANSWER, LOST, READY, Event, failure, words
 from envolve.outer.ray.foreman import Foreman
 from envolve.outer.ray.foremen import Foremen
@@ -36,7 +36,6 @@ CONNECT_SECONDS = 3.0
 # How Ray tries to connect, read at its import. It would try for 20 s with a wrong token, and for a quarter of an hour
 # where something else answers
 PATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_py_gcs_connect_timeout_s": "5"}
-OPEN = "r"  # Ray opens its folder of logs and sockets to every user; the one around it is its user's alone
 STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
 
 
@@ -81,7 +80,7 @@ class RayCluster:
         return sorted(found, key=lambda n: n.id)
 
     def request(self, workers: int) -> None:
-        """Asks an autoscaling cluster for room for so many workers, until :meth:`close`; others ignore it."""
+        """Asks an autoscaling cluster for room for this many workers, until :meth:`close`. Other clusters ignore it."""
         from ray.autoscaler.sdk import request_resources
 
         self._requested = workers > 0

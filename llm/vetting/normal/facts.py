@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from envolve.llm.vetting.allow.allowed_names import GIVEN, METHODS
 from envolve.llm.vetting.normal.unchanged import parents_of
+from envolve.llm.vetting.parts import in_place
 
 MOST_VALUES = 32  # of a loop variable that stands in a text
 NUMBERS = (int, float)
@@ -29,7 +30,6 @@ VIEWS = set(  # methods and functions that may give a view of what they are give
 COPIES = ("float", "double")  # of truth values, which they never give back as they are
 SIZES = ("shape", "dtype", "device", "ndim")
 CONVERTING = ("float", "int", "bool", "len", "abs")
-CHANGING = set("append extend insert update pop popitem remove clear setdefault sort reverse".split())
 _HIDDEN = re.compile(r"_+[A-Za-z0-9]\w*|[A-Za-z]\w*_")  # begins or ends with an underscore
 Text = str | int
 
@@ -90,8 +90,7 @@ class Facts:
         elif isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
             self._change(node.value)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            in_place = node.func.attr.endswith("_") and not node.func.attr.startswith("_")
-            if in_place or node.func.attr in CHANGING:
+            if in_place(node.func.attr):
                 self._change(node.func.value)
         if isinstance(node, ast.keyword) and node.arg == "out":
             self._change(node.value)
@@ -143,8 +142,7 @@ class Facts:
             if isinstance(call, ast.NamedExpr):
                 return True
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-                name = call.func.attr
-                if name in CHANGING or (name.endswith("_") and not name.startswith("_")):
+                if in_place(call.func.attr):
                     return True
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self.functions:
                 if any(isinstance(a, ast.Name) and a.id in self.changed for a in call.args):
@@ -167,9 +165,9 @@ class Facts:
         if isinstance(parent, ast.Attribute):
             call = self.parents.get(id(parent))
             called = isinstance(call, ast.Call) and call.func is parent
-            in_place = parent.attr.endswith("_")
+            changing = parent.attr.endswith("_")
             known = parent.attr in {*METHODS, "item"} if called else parent.attr in SIZES
-            return known and not in_place and (parent.attr not in VIEWS or (mask and parent.attr in COPIES))
+            return known and not changing and (parent.attr not in VIEWS or (mask and parent.attr in COPIES))
         if isinstance(parent, ast.Call) and use in parent.args:
             f = parent.func
             known = isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id in ("torch", "math")

@@ -10,7 +10,7 @@ import pytest
 
 from envolve.outer.config.load import config_of
 from envolve.outer.distil import fit
-from envolve.outer.distil.kept import EXPERTS
+from envolve.outer.distil.kept import FOLDER
 from envolve.outer.evaluate.networks import DISTIL
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import ChunkResult
@@ -65,7 +65,7 @@ def whole(config: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = OneByOne()
     go(config, folder, dispatcher=engine)
     assert engine.experts == [2, 1, 0]
-    assert not (folder / EXPERTS).exists(), "the checkpoint holds all that they were good for"
+    assert not (folder / FOLDER).exists(), "the checkpoint holds all that they were good for"
     return folder
 
 
@@ -97,7 +97,7 @@ def test_a_resumed_run_trains_those_that_are_left(
     assert ("have ended before" in said) == (after > 0)
     assert files(tmp_path / "run") == files(whole)
     assert (tmp_path / "run" / "distilled.pt").read_bytes() == (whole / "distilled.pt").read_bytes()
-    assert not (tmp_path / "run" / EXPERTS).exists()
+    assert not (tmp_path / "run" / FOLDER).exists()
 
 
 def stop_here() -> None:
@@ -109,7 +109,7 @@ def test_a_file_that_does_not_fit_is_said_and_its_expert_trained_again(
     damage: str, config: Any, whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stopped(config, tmp_path / "run", 2)
-    path = tmp_path / "run" / EXPERTS / "2.pt"
+    path = tmp_path / "run" / FOLDER / "2.pt"
     content = unpack(path.read_bytes(), path.name)
     if damage == "torn":
         path.write_bytes(path.read_bytes()[:-7])
@@ -135,4 +135,4 @@ def test_a_result_that_is_refused_is_not_kept(config: Any, tmp_path: Path) -> No
 
     with pytest.raises(Rejected):
         go(config, tmp_path, dispatcher=Lies())
-    assert not (tmp_path / EXPERTS).exists()
+    assert not (tmp_path / FOLDER).exists()
