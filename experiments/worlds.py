@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The zoo of evolved worlds: lists, shows and draws them, and adds the world of a run."""
+"""The zoo of evolved worlds: lists, shows, draws and tests them, and adds the world of a run."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ alone: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
   envolve worlds list                          all of them, with what unseen agents reach
   envolve worlds show CartPole-v1-bandit       how a world was made, what it cost, and its figures
   envolve worlds pictures CartPole-v1-bandit --out world.png
+  envolve worlds test CartPole-v1-bandit --learners dqn a2c    train agents in a world, and on its task
   envolve worlds add results/<run_id>          put the world of a run on the shelf, with a card
   envolve worlds add results/<run_id> --distilled   the world that experts taught, before any evolution
 
 `add` takes contextual bandits of Gymnasium environments. A run of `envolve evolve` has the figures for the card in its
 report. For any other run, and where --agents, --steps or --learners is given, agents that the world never saw are
-trained in it and on the environment; Ctrl-C keeps those that are finished.
+trained in it and on the environment. `test` trains agents of Stable-Baselines3 with their default hyperparameters;
+--save writes what they reach into the world's card. Ctrl-C keeps the agents that are finished.
 
 Exit codes: 0 done, 1 it cannot be done, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
@@ -48,6 +50,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
     "list": (),
     "show": (),
     "pictures": ("out",),
+    "test": ("agents", "steps", "learners", "save", "results_dir", "workers"),
     "add": ("agents", "steps", "learners", "distilled", "workers"),
 }
 
@@ -55,21 +58,25 @@ ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
 @dataclass
 class Args:
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ACTION")]]
-    """list, show, pictures or add."""
+    """list, show, pictures, test or add."""
     what: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="NAME|RUN_DIR")]] = None
-    """show, pictures: the name of a world, or a .safetensors file; add: the folder of a run."""
+    """show, pictures, test: the name of a world, or a .safetensors file; add: the folder of a run."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """pictures: the PNG to write. Default: NAME.png."""
     agents: int | None = None
-    """add: unseen agents of each kind. Default: 5."""
+    """test, add: agents of each kind. Default: 5."""
     steps: int | None = None
-    """add: their training steps. Default: 10,000."""
+    """test, add: their training steps. Default: 10,000."""
     learners: tuple[str, ...] = ()
-    """add: kinds of the unseen agents, e.g. ppo a2c. Default: all that the world was not evolved with."""
+    """test, add: kinds of agents, e.g. ppo a2c. Default: all that can act in it; add: that it was not evolved with."""
+    save: bool = False
+    """test: write the figures into the world's card."""
+    results_dir: Path = Path("results")
+    """test: where finished agents are kept."""
     distilled: bool = False
     """add: take the world that the run began with (`init: distilled`), not the evolved one."""
     workers: int | None = None
-    """add: processes. Default: one per core."""
+    """test, add: processes. Default: one per core."""
 
 
 def work(args: Args) -> int:
@@ -82,12 +89,17 @@ def work(args: Args) -> int:
     own = ACTIONS[args.action]
     for f in fields(args):
         if f.name not in ("action", "what", *own) and getattr(args, f.name) != f.default:
-            expected = "one of " + ", ".join(f"--{name}" for name in own) if own else "no flag"
-            raise ConfigError([f"{args.action}: found --{f.name}, expected {expected}"])
+            expected = "one of " + ", ".join(flag(name) for name in own) if own else "no flag"
+            raise ConfigError([f"{args.action}: found {flag(f.name)}, expected {expected}"])
     check_count("--agents", args.agents, 2)
     check_count("--steps", args.steps, 1)
     check_count("--workers", args.workers, 1)
-    return {"list": listed, "show": shown, "pictures": drawn, "add": added}[args.action](args)
+    return {"list": listed, "show": shown, "pictures": drawn, "test": tested, "add": added}[args.action](args)
+
+
+def flag(field: str) -> str:
+    """How a field is written on the command line."""
+    return "--" + field.replace("_", "-")
 
 
 def listed(args: Args) -> int:
@@ -120,14 +132,39 @@ def drawn(args: Args) -> int:
     return 0
 
 
+def asked(args: Args) -> dict[str, Any]:
+    """Of the fields of ``Measuring``, those that were given."""
+    given = {"agents": args.agents, "steps": args.steps, "learners": args.learners or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def tested(args: Args) -> int:
+    from rich.console import Console
+
+    from envolve.outer.auto.report import table_of
+    from envolve.outer.zoo.card import Measuring
+    from envolve.outer.zoo.trial import save, trial
+
+    name = str(args.what).removeprefix(f"{shelf.NAMESPACE}/")
+    if args.save:
+        shelf.path_of(name)  # a file has no card
+    found = trial(name, Measuring(workers=processes(args), **asked(args)), args.results_dir)
+    Console().print(table_of(found, f"envolve/{name}: mean return on its task"))
+    if args.save:
+        print(save(name, found))
+    return 0
+
+
+def processes(args: Args) -> int:
+    return args.workers or len(os.sched_getaffinity(0))
+
+
 def added(args: Args) -> int:
     from envolve.outer.zoo.add import add
     from envolve.outer.zoo.card import Measuring
 
-    workers = args.workers or len(os.sched_getaffinity(0))
-    asked = {"agents": args.agents, "steps": args.steps, "learners": args.learners or None}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    how = Measuring(workers=workers, **given)
+    given = asked(args)
+    how = Measuring(workers=processes(args), **given)
     name = add(Path(str(args.what)), shelf.DATA, how, args.distilled, bool(given))
     print(f"added envolve/{name}: {shelf.DATA / name}{shelf.TENSORS} and its card {name}{shelf.CARD}")
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -99,7 +99,7 @@ def guarded(job: UnseenAgent) -> dict[str, Any]:
                 "seconds": time.monotonic() - began}  # fmt: skip
 
 
-def train_all(jobs: list[UnseenAgent], path: Path, workers: int, console: Console) -> list[dict[str, Any]]:
+def train_all(jobs: Sequence[UnseenAgent], path: Path, workers: int, console: Console) -> list[dict[str, Any]]:
     """Rows of all jobs, in their order; those that ``path`` has are not trained again. Raises RunError."""
     rows = {row["key"]: row for row in finished(path)}
     left = [job for job in jobs if job.key not in rows]
@@ -131,7 +131,7 @@ def _trained(processes: ProcessPoolExecutor, jobs: Iterable[UnseenAgent]) -> Ite
 class AgentTable(LiveDisplay):
     """Means so far, by learner and place."""
 
-    def __init__(self, jobs: list[UnseenAgent], console: Console) -> None:
+    def __init__(self, jobs: Sequence[UnseenAgent], console: Console) -> None:
         super().__init__("unseen agents, mean return on the real environment", console)
         self.total, self.rows = len(jobs), list[dict[str, Any]]()
         self.learners = list(dict.fromkeys(j.learner for j in jobs if j.learner != RANDOM))
@@ -221,13 +221,14 @@ def table_of(found: Findings, title: str) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("agent")
     places = {WORLD: found.world, REAL: found.real, REAL_10X: found.real_10x}
+    places = {place: figures for place, figures in places.items() if any(f.agents for f in figures.values())}
     for place, figures in places.items():
         steps = {f.steps for f in figures.values() if f.steps}
         many = " to ".join(f"{s:,}" for s in sorted({min(steps), max(steps)})) if steps else "-"
         table.add_column(f"{title_of(place)}\n{many} steps", justify="right")
     for learner in found.world:
         table.add_row(learner, *(_cell(figures[learner]) for figures in places.values()))
-    table.add_row(RANDOM, "", _cell(found.random), "")
+    table.add_row(RANDOM, *(_cell(found.random) if place == REAL else "" for place in places))
     return table
 
 

@@ -12,10 +12,10 @@ import importlib.util
 import inspect
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,6 +50,13 @@ def unseen_learners(continuous: bool, inner: list[str], library: bool) -> list[s
     return [name for name in names if name not in inner]
 
 
+class Environments(NamedTuple):
+    """Make the environment that an agent is tested on, and the world."""
+
+    real: Callable[[], Any]
+    world: Callable[[], Any]
+
+
 @dataclass(frozen=True)
 class UnseenAgent:
     """One agent. ``key`` names it in the file of finished ones."""
@@ -68,8 +75,19 @@ class UnseenAgent:
         place = self.where if self.world == MODEL or self.where != WORLD else f"{self.where} {self.world}"
         return f"{self.learner} {place} {self.steps} {self.seed} {self.tests} {self.library}"
 
+    def environments(self) -> Environments:
+        """Raises ConfigError, OutsideError, PluginError."""
+        data = configuration(self.run_dir)
+        return Environments(lambda: real_env(data), lambda: world_env(self.run_dir, data, self.world))
+
 
 # ---------------------------------------------------------------------------------------------------- the environment
+
+
+def configuration(run_dir: str) -> dict[str, Any]:
+    """The resolved configuration of a run, whose own files may be executed from here on."""
+    plugins.allow(run_dir)
+    return load_config(Path(run_dir) / CONFIG_FILE).data
 
 
 def real_env(data: Mapping[str, Any]) -> Any:
@@ -188,14 +206,12 @@ def whole(name: str, steps: int, library: bool) -> int:
 def train_one(job: UnseenAgent) -> dict[str, Any]:
     """Trains and tests one agent -> what is kept of it. NaN as its return, with a reason, where it failed."""
     began = time.monotonic()
-    plugins.allow(job.run_dir)
-    data = load_config(Path(job.run_dir) / CONFIG_FILE).data
     if job.learner == RANDOM:
-        row = _random(job, data)
+        row = _random(job, job.environments())
     elif job.library:
-        row = _of_library(job, data)
+        row = _of_library(job, job.environments())
     else:
-        row = _own(job, data)
+        row = _own(job, configuration(job.run_dir))
     return {
         "key": job.key,
         "learner": job.learner,
@@ -206,18 +222,18 @@ def train_one(job: UnseenAgent) -> dict[str, Any]:
     }
 
 
-def _random(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
-    env = real_env(data)
+def _random(job: UnseenAgent, envs: Environments) -> dict[str, Any]:
+    env = envs.real()
     env.action_space.seed(job.seed)
     returns, steps = _played(env, lambda observation: env.action_space.sample(), job)
     env.close()
     return _row(returns, 0, 0, steps, "")
 
 
-def _of_library(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
+def _of_library(job: UnseenAgent, envs: Environments) -> dict[str, Any]:
     torch.set_num_threads(1)
     world = job.where == WORLD
-    env = world_env(job.run_dir, data, job.world) if world else real_env(data)
+    env = envs.world() if world else envs.real()
     model = algorithm(job.learner)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu")
     failed = ""
     try:
@@ -233,7 +249,7 @@ def _of_library(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
     returns: list[float] = []
     tested = 0
     if not failed:
-        test = real_env(data)
+        test = envs.real()
         returns, tested = _played(test, lambda o: _greedy(model, o), job)
         test.close()
     env.close()

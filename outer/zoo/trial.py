@@ -1,0 +1,96 @@
+"""Agents that train in a world of the zoo and are tested on its task: how well a world suits a learner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.spaces import Box, Discrete
+from gymnasium.wrappers import FlattenObservation, TimeLimit
+from rich.console import Console
+
+from envolve.core.registry import unknown
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.auto import report
+from envolve.outer.auto.report_plan import ReportPlan
+from envolve.outer.auto.unseen import REAL, WORLD, Environments, UnseenAgent, installed, unseen_learners
+from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config.load import ConfigError
+from envolve.outer.reporting.names import return_range
+from envolve.outer.zoo.card import TESTS, Measuring
+from envolve.worlds import shelf
+from envolve.worlds.file import ZooWorld
+
+LIMIT = 1000  # steps of an episode on a task that has no limit of its own
+FOLDER = "zoo"  # in the folder of results: finished agents, by task
+
+
+@dataclass(frozen=True)
+class ZooAgent(UnseenAgent):
+    """``world``: a name of the shelf, or a .safetensors file."""
+
+    def environments(self) -> Environments:
+        """Raises WorldError."""
+        task = shelf.open_world(self.world).task
+        return Environments(lambda: real_env(task), lambda: shelf.make(self.world))
+
+
+def real_env(task: str) -> Any:
+    """The task as agents that were trained in a world expect it: with flat observations, and an end."""
+    env = gymnasium.make(task)
+    if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
+        env = FlattenObservation(env)
+    spec = env.spec
+    return env if spec is not None and spec.max_episode_steps else TimeLimit(env, LIMIT)
+
+
+def learners_of(world: ZooWorld) -> list[str]:
+    """Kinds of Stable-Baselines3 that can act in it."""
+    return unseen_learners(not isinstance(world.action.space, Discrete), [], True)
+
+
+def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
+    """Trains agents in a world, and on its task for as many steps. Finished ones are kept, so an interrupted call goes
+    on, and worlds of one task share the agents that train on it. Raises WorldError, ConfigError, RunError."""
+    world = shelf.open_world(name)
+    fit = learners_of(world)
+    for learner in how.learners:
+        if learner not in fit:
+            raise ConfigError([unknown("--learners", learner, fit)])
+    if not installed():
+        raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
+    try:
+        real_env(world.task).close()
+    except gymnasium.error.Error as e:
+        raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
+    learners = how.learners or tuple(fit)
+    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), TESTS, True)
+    folder = results_dir / FOLDER / world.task
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = [
+        ZooAgent("", job.learner, job.where, job.steps, job.seed, job.tests, True, name)
+        for job in report.jobs_of(folder, plan, 0)
+        if job.where in (WORLD, REAL)
+    ]
+    with locked(folder):
+        rows = report.train_all(jobs, folder / report.FILE, how.workers, Console())
+    return report.findings(rows, learners, None, return_range({"env_name": world.task}))
+
+
+def with_figures(card: Mapping[str, Any], found: report.Findings) -> dict[str, Any]:
+    """A card with these figures, beside those of the learners that were not tested now."""
+    new = report.as_json(found)
+    changed = {"unseen": WORLD, "on_task": REAL}
+    return {**card, **{key: {**card.get(key, {}), **{k: new[k][place] for k in new}} for key, place in changed.items()}}
+
+
+def save(name: str, found: report.Findings) -> Path:
+    """Writes figures into the card of a world of the shelf -> its path. Raises WorldError."""
+    card = with_figures(shelf.card(name), found)
+    path = shelf.path_of(name).with_suffix(shelf.CARD)
+    write_atomic(str(path), (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())
+    return path

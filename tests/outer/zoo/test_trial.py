@@ -1,0 +1,106 @@
+"""What ``envolve worlds test`` trains, and what it writes into a card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envolve.experiments import worlds
+from envolve.outer.auto import report, unseen
+from envolve.outer.auto.unseen import RANDOM
+from envolve.outer.zoo import trial
+from envolve.outer.zoo.trial import ZooAgent, real_env
+from envolve.worlds import shelf
+
+HOPPER, CARTPOLE = "Hopper-v5-bandit", "CartPole-v1-bandit"
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ZooAgent]:
+    """The agents that were to be trained; each returns 7 in a world, 3 on the task."""
+    seen: list[ZooAgent] = []
+
+    def train_all(jobs: list[ZooAgent], path: Path, workers: int, console: Any) -> list[dict[str, Any]]:
+        seen.extend(jobs)
+        value = {"world": 7.0, "real": 3.0}
+        return [
+            {"key": j.key, "learner": j.learner, "where": j.where, "return": value[j.where], "test_returns": [1.0, 2.0],
+             "train_steps": j.steps, "real_steps": 0, "test_steps": 0, "failed": ""}
+            for j in jobs
+        ]  # fmt: skip
+
+    monkeypatch.setattr(report, "train_all", train_all)
+    monkeypatch.setattr(trial, "installed", lambda: True)
+    monkeypatch.setattr(report, "whole", lambda learner, steps, library: steps)
+    return seen
+
+
+@pytest.fixture
+def copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A shelf of one world."""
+    for ending in (shelf.TENSORS, shelf.CARD):
+        shutil.copy(shelf.DATA / f"{HOPPER}{ending}", tmp_path)
+    monkeypatch.setattr(shelf, "DATA", tmp_path)
+    return tmp_path / f"{HOPPER}{shelf.CARD}"
+
+
+def test_figures_stand_beside_those_of_other_learners(copy: Path, jobs: list[ZooAgent], tmp_path: Path) -> None:
+    before = json.loads(copy.read_text())
+    words = ["test", f"envolve/{HOPPER}", "--agents", "2", "--learners", "ppo", "--steps", "4096"]
+    assert worlds.main([*words, "--results-dir", str(tmp_path / "results"), "--workers", "1"]) == 0
+    assert json.loads(copy.read_text()) == before, "without --save nothing is written"
+    assert worlds.main([*words, "--results-dir", str(tmp_path / "results"), "--workers", "1", "--save"]) == 0
+    card = json.loads(copy.read_text())
+    for key, value in (("unseen", 7.0), ("on_task", 3.0)):
+        new = card[key].pop("ppo")
+        assert (new["mean_return"], new["agents"], new["train_steps"]) == (value, 2, 4096)
+    assert card == before
+    assert {j.learner for j in jobs} == {RANDOM, "ppo"}
+
+
+def test_all_kinds_that_can_act_in_a_world(jobs: list[ZooAgent], tmp_path: Path) -> None:
+    for name, kinds in ((HOPPER, {"ppo", "sac", "td3", "a2c"}), (CARTPOLE, {"ppo", "dqn", "a2c"})):
+        assert worlds.main(["test", name, "--results-dir", str(tmp_path), "--workers", "1"]) == 0
+        assert {j.learner for j in jobs} == {RANDOM, *kinds}
+        jobs.clear()
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["CartPole-v1-bandi"], "did you mean CartPole-v1-bandit"),
+        ([CARTPOLE, "--learners", "sac"], "--learners: found 'sac', expected one of ppo, dqn, a2c"),
+        ([CARTPOLE, "--agents", "1"], "--agents"),
+        (["a/file.safetensors", "--save"], "found none of this name"),
+    ],
+)
+def test_refusals(words: list[str], said: str, jobs: list[ZooAgent], capsys: pytest.CaptureFixture[str]) -> None:
+    assert worlds.main(["test", *words]) in (1, 2)
+    assert said in capsys.readouterr().err and not jobs
+
+
+def test_worlds_of_a_task_share_the_agents_that_train_on_it() -> None:
+    of = [ZooAgent("", "ppo", where, 10, 1, 2, True, name).key for where in ("world", "real") for name in ("a", "b")]
+    assert of[0] != of[1] and of[2] == of[3]
+
+
+def test_a_task_without_a_limit_ends() -> None:
+    env = real_env("CliffWalking-v1")
+    observation, _ = env.reset(seed=0)
+    assert np.shape(observation) == (48,)
+    ends = [env.step(0)[3] for _ in range(trial.LIMIT)]  # against the upper wall
+    assert not any(ends[:-1]) and ends[-1]
+    env.close()
+
+
+def test_one_agent_of_the_library_in_a_world_and_on_its_task() -> None:
+    pytest.importorskip("stable_baselines3")
+    for where in ("world", "real"):
+        row = unseen.train_one(ZooAgent("", "a2c", where, 40, 3, 2, True, CARTPOLE))
+        assert not row["failed"] and len(row["test_returns"]) == 2 and row["train_steps"] == 40
+        assert row["real_steps"] == (0 if where == "world" else 40)
