@@ -23,18 +23,16 @@ if interrupt.listens() and Path(sys.argv[0]).name in ("envolve run", "GTN_master
 import argparse
 import contextlib
 import errno
-import json
 import logging
 import os
-import re
 import shlex
 import shutil
 import threading
 
 from envolve.core import commands
-from envolve.core.files import read_text
 from envolve.core.memory import shortage
 from envolve.outer.checkpoint import BusyError, CheckpointError, RunError
+from envolve.outer.config.header import header_of
 from envolve.outer.config.load import (
     CONFIG_FILE,
     Config,
@@ -219,12 +217,7 @@ def recall_exchange(args: argparse.Namespace) -> str:
     workers that were started by hand wait there, and nowhere else."""
     if not args.resume or args.workers_on != FILES or (Path(args.resume) / OWN_SYNC).is_dir():
         return ""
-    header = read_text(Path(args.resume) / CONFIG_FILE).partition("\n\n")[0]
-    kept: dict[str, str] = {}
-    for name in ("sync_dir", "bohb_id", "workers"):
-        found = re.search(rf"^# {name}: (.*)$", header, re.MULTILINE)
-        with contextlib.suppress(ValueError):
-            kept |= {name: json.loads(f'"{found[1]}"')} if found else {}
+    kept = header_of(Path(args.resume) / CONFIG_FILE)
     local = kept.get("workers") == "local"
     if (args.single or args.num_workers is not None) and not local:
         return ""  # workers of its own, with an exchange of their own

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -27,6 +26,7 @@ from envolve.envs.task import ARGUMENTS_KEY
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
+from envolve.outer.config.header import header_lines
 from envolve.outer.config.legacy import LEGACY_KEYS
 from envolve.outer.config.outside import OUTSIDE_KEYS, override_path
 from envolve.outer.config.problem import RunSection
@@ -207,6 +207,5 @@ def dump_config(config: Config, extra: Mapping[str, Any] | None = None) -> str:
     the versions, the commit, the random seed, the source file and what ``extra`` adds."""
     seed = {"seed": config.data["seed"]} if "seed" in config.data else {}
     header = {**environment_info(), **seed, "source": config.path, **(extra or {})}
-    lines = [f"# {json.dumps(str(k))[1:-1]}: {json.dumps(str(v))[1:-1]}" for k, v in header.items()]
     body = yaml.safe_dump(config.data, sort_keys=False, default_flow_style=False, allow_unicode=True, width=120)
-    return "\n".join(["# Resolved configuration: every value that the run used.", *lines, "", body])
+    return "\n".join(["# Resolved configuration: every value that the run used.", *header_lines(header), "", body])

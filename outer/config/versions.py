@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
-import re
 import subprocess
 from pathlib import Path
 
-from envolve.core.files import read_text
 from envolve.core.places import CODE
+from envolve.outer.config.header import header_of
 
 PACKAGES = ("torch", "numpy", "numba", "gymnasium", "mujoco")
 
@@ -54,11 +52,7 @@ def changed_versions(config: Path) -> str:
     are the same or unknown. Raises OSError."""
     if not config.exists():
         return ""
-    header = "\n".join(line for line in read_text(config).splitlines() if line.startswith("#"))
-    now, changed = environment_info(), []
-    for name in ("python", *PACKAGES):
-        found = re.search(rf'^# {name}: (".*")$', header, re.MULTILINE)
-        begun = json.loads(found[1]) if found else now[name]
-        if begun != now[name]:
-            changed.append(f"{name} {begun}, now {now[name]}")
+    begun, now = header_of(config), environment_info()
+    names = [name for name in ("python", *PACKAGES) if begun.get(name, now[name]) != now[name]]
+    changed = [f"{name} {begun[name]}, now {now[name]}" for name in names]
     return f"begun with {'; '.join(changed)}: results may differ in the last digits" if changed else ""

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 import envolve
-from envolve.core.files import TEXT_BYTES, read_plain, read_text
+from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.registry import unknown
 from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
@@ -24,6 +24,7 @@ from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
+from envolve.outer.config.header import header_of
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
 from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import number
@@ -120,10 +121,9 @@ def _expert(data: Mapping[str, Any]) -> str:
 
 def command_of(run_dir: Path) -> str:
     """How the run was started, without where this machine has its folders; "" where its folder does not say."""
-    header = read_text(run_dir / CONFIG_FILE)
-    found = re.search(r"^# command: (.*)$", header, re.MULTILINE)
+    command = header_of(run_dir / CONFIG_FILE).get("command", "")
     own = re.compile(r"\S*/(?=(configs/\S+|default_config_\w+)\.ya?ml)")  # a checkout, wherever it lies
-    return own.sub("", OF_ONE_MACHINE.sub("", found[1])) if found else ""
+    return own.sub("", OF_ONE_MACHINE.sub("", command))
 
 
 def text_of(card: Mapping[str, Any]) -> str:
