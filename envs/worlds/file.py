@@ -168,6 +168,9 @@ def read_world(path: str) -> WorldFile:
 
     Raises WorldFileError, whatever the file holds.
     """
+    if path.endswith(".safetensors"):
+        words = "envolve worlds test and gymnasium.make take worlds of the zoo"
+        raise WorldFileError(f"{path}: found a .safetensors file, expected the model.pt of a run: {words}")
     try:
         content = read_torch(read_plain(path, TORCH_BYTES), legacy=True)
     except (OSError, TorchFileError) as error:
