@@ -147,15 +147,16 @@ def _near(name: str) -> str:
     return f", did you mean {os.path.join(os.path.dirname(name), near)}" if near else ""
 
 
-def class_of(source: Source, name: str, base: type) -> type:
-    """The class ``name`` of a file, derived from ``base``. Raises PluginError with the nearest name."""
+def class_of(source: Source, name: str, *bases: type) -> type:
+    """The class ``name`` of a file, derived from one of ``bases``. Raises PluginError with the nearest name."""
     classes = {k: v for k, v in vars(source.module).items() if isinstance(v, type)}
-    fitting = {k: v for k, v in classes.items() if issubclass(v, base) and v.__module__ == source.module.__name__}
-    if name in classes and not issubclass(classes[name], base):
-        raise PluginError(f"{source.path}: class {name}: found no subclass of {base.__module__}.{base.__name__}")
+    fitting = {k: v for k, v in classes.items() if issubclass(v, bases) and v.__module__ == source.module.__name__}
+    wanted = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+    if name in classes and not issubclass(classes[name], bases):
+        raise PluginError(f"{source.path}: class {name}: found no subclass of {wanted}")
     if name not in classes:
         near = nearest(name, fitting, cutoff=0.0)
-        mean = f", did you mean {near}" if near else f"; it has no subclass of {base.__module__}.{base.__name__}"
+        mean = f", did you mean {near}" if near else f"; it has no subclass of {wanted}"
         raise PluginError(f"{source.path}: found no class {name}{mean}")
     return classes[name]
 

@@ -63,7 +63,7 @@ QUICK = {"minutes": 1.5, "agents": 2, "steps": 2048}
 class Args:
     env: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="ENV")]] = None
     """The environment: gymnasium:ID, gymnasium:package.module:ID to import a package first, or
-    gymnasium:my_env.py:MyEnv, a class in a file in the current folder."""
+    my_env.py:MyEnv, a class in a file in the current folder: an environment, or a task (envolve.Task)."""
     minutes: float | None = None
     """Time for everything. Default: 30; with --quick 1.5."""
     world: Annotated[str, tyro.conf.arg(metavar="KIND")] = AUTO

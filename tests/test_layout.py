@@ -34,7 +34,7 @@ OWN_READERS = {  # what the kernel itself offers, and logs of their own
     "llm/vetting/jail/locks.py",
     "llm/gym/guard.py", "core/descendants.py", "core/listener.py", "outer/exchange/machine.py",
 }  # fmt: skip
-MASTER_ONLY = {"envs/worlds/export.py"}
+WITH_GYMNASIUM = {"envs/worlds/export.py", "envs/outside/functional.py"}  # imported only where it is installed
 WORKER_OUTER = {
     "outer/__init__.py",
     "outer/exchange/messages.py",
@@ -109,7 +109,7 @@ def modules(node: ast.Import | ast.ImportFrom) -> list[str]:
 def worker_side() -> list[Path]:
     """agents, envs, core, GTN_worker.py, the worker's part of outer, and whatever of outer those import."""
     found = {p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("agents", "core", "envs")}
-    found -= {p for p in found if of_a_user(p) or name(p) in MASTER_ONLY}
+    found -= {p for p in found if of_a_user(p) or name(p) in WITH_GYMNASIUM}
     found |= {p for p in SOURCES if name(p) in WORKER_OUTER}
     found |= {p for p in SOURCES if name(p) in ("GTN_worker.py", "experiments/worker.py")}
     todo = list(found)

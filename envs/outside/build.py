@@ -158,11 +158,19 @@ def _tuples(value: Any) -> Any:
 
 def class_in_file(name: str, sha256: str) -> type:
     """The class that ``gymnasium:my_env.py:MyEnv`` names, from a folder that is allowed here. Raises PluginError."""
-    import gymnasium
-
     reference = file_and_class(name)
     assert reference is not None
-    return class_of(plugins.find(reference[0], sha256), reference[1], gymnasium.Env)
+    return class_in(plugins.find(reference[0], sha256), reference[1])
+
+
+def class_in(source: plugins.Source, name: str) -> type:
+    """An environment's class, or a task's, of which an environment is made. Raises PluginError."""
+    import gymnasium
+
+    from envolve.envs.outside.functional import environment_class
+    from envolve.envs.task import Task
+
+    return environment_class(class_of(source, name, gymnasium.Env, Task))
 
 
 def _wrapper(text: str) -> type:

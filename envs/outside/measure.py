@@ -20,7 +20,7 @@ import numpy as np
 
 from envolve.core import plugins
 from envolve.envs.outside import spaces
-from envolve.envs.outside.build import OutsideError, file_and_class, maker
+from envolve.envs.outside.build import OutsideError, class_in, file_and_class, maker
 from envolve.envs.outside.flat import Flat, FlatError
 
 STEPS, LEAST_STEPS = 3000, 300  # of random actions, from which scales are estimated
@@ -305,11 +305,9 @@ def main() -> None:
     try:
         cls = None
         if request["path"] is not None:
-            import gymnasium
-
             reference = file_and_class(request["name"])
             assert reference is not None
-            cls = plugins.class_of(plugins.load(request["path"]), reference[1], gymnasium.Env)
+            cls = class_in(plugins.load(request["path"]), reference[1])
         answer: Dict[str, Any] = {"measured": _measure(request["name"], request, request["seed"], cls)}
     except (OutsideError, FlatError, plugins.PluginError, ValueError) as e:
         text = str(e)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envolve.core.registry import nearest
-from envolve.envs.outside.build import PREFIX, OutsideError, file_and_class, is_outside
+from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.facts import Facts, facts_of, probed
 from envolve.outer.auto.plan import INITS, WORLDS, EvolvePlan, plan
@@ -23,7 +23,6 @@ from envolve.outer.config.yaml_lines import override_value, split_override
 from envolve.outer.search.turns import inner_agents
 
 BOUNDS = (0.05, 100_000.0)  # minutes
-NO_ENV = "gymnasium.core.Env"  # what a class in a file is not, as ``core/plugins.py`` says it
 
 
 @dataclass(frozen=True)
@@ -114,19 +113,11 @@ def _measured(name: str, section: dict[str, Any], seed: int) -> dict[str, Any]:
             data = config_of(raw, (), name).data
         except ConfigError as e:
             if agent == "TD3" or not any("a learner for" in problem for problem in e.problems):
-                raise ConfigError([_said(name, p.partition("can be made: ")[2] or p) for p in e.problems]) from None
+                raise ConfigError([p.partition("can be made: ")[2] or p for p in e.problems]) from None
             continue
         break
     found: dict[str, Any] = data["envs"][name]
     return {k: found[k] for k in ("env_kwargs", "wrappers", "measured", "sha256") if k in found}
-
-
-def _said(name: str, problem: str) -> str:
-    """A problem of measuring. A class of a file that is no environment may be a task, which has another door."""
-    if file_and_class(name) is None or not problem.endswith(f"found no subclass of {NO_ENV}"):
-        return problem
-    words = "env_name: my_task.py:MyTask in a configuration, and envolve run (docs/library.md)"
-    return f"{problem}; for a task (envolve.Task) write {words}"
 
 
 def _checked(made: EvolvePlan, measured: dict[str, Any], overrides: Sequence[str]) -> tuple[Config, dict[str, Any]]:

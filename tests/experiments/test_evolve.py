@@ -7,6 +7,7 @@ import copy
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from envolve.outer.auto.prepare import prepare
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.session import Session
 from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one, whole
-from envolve.outer.config.load import ConfigError, config_of, load_config, store_config
+from envolve.outer.config.load import config_of, load_config, store_config
 from tests.experiments.command import exit_code
 from tests.outer.small import ROOT, cliff
 from tests.outer.test_run import Direct, files
@@ -194,11 +195,16 @@ def facts_of_a_file() -> Facts:
     return Facts(IN_A_FILE, 1, 2, 0, 20, None, -15.0, 15.0, 3000, True, 1)
 
 
-def test_a_task_in_a_file_is_shown_its_own_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
+def test_a_task_in_a_file_is_planned_for_as_an_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("my_task.py").write_text("from envolve import Task\n\n\nclass Mine(Task):\n    pass\n")
-    with pytest.raises(ConfigError, match=r"found no subclass of gymnasium.core.Env; for a task .* envolve run"):
-        prepare("my_task.py:Mine", Choice(seconds=60.0))
+    shutil.copy(ROOT / "examples" / "my_task.py", "my_task.py")
+    monkeypatch.setattr("envolve.outer.auto.prepare.probed", lambda data, kinds, quick: {"steps": 0})
+    made = prepare("my_task.py:PointMass", Choice(seconds=60.0))
+    assert made.plan.config["env_name"] == "gymnasium:my_task.py:PointMass"
+    assert (made.facts.features, made.facts.num_actions, made.facts.max_steps) == (2, 3, 40)
+    assert made.facts.solved_reward == -20.0
 
 
 @pytest.mark.slow
