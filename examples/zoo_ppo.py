@@ -13,7 +13,6 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Discrete
-from gymnasium.wrappers import FlattenObservation
 from torch import nn
 from torch.distributions import Categorical, Normal
 
@@ -81,9 +80,9 @@ def train(world: str, steps: int, seed: int) -> Agent:
     return agent
 
 
-def test(agent: Agent, task: str, episodes: int) -> float:
-    """Mean return of the greedy agent on the task."""
-    env = FlattenObservation(gymnasium.make(task))  # worlds draw a Discrete observation as its one-hot code
+def test(agent: Agent, world: str, episodes: int) -> float:
+    """Mean return of the greedy agent on the task of a world."""
+    env = envolve.worlds.make_task(world)
     returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=episode)
@@ -108,7 +107,9 @@ def main() -> None:
     torch.set_num_threads(1)
     task = envolve.worlds.card(args.world)["task"]
     agent = train(args.world, args.steps, args.seed)
-    print(f"{args.steps:,} steps in {args.world}; mean return of 20 episodes on {task}: {test(agent, task, 20):.4g}")
+    print(
+        f"{args.steps:,} steps in {args.world}; mean return of 20 episodes on {task}: {test(agent, args.world, 20):.4g}"
+    )
 
 
 if __name__ == "__main__":

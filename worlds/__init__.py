@@ -4,6 +4,8 @@
 >>> env = gymnasium.make("envolve/CartPole-v1-bandit")
 >>> envs = gymnasium.make_vec("envolve/CartPole-v1-bandit", num_envs=64)
 
+>>> task = envolve.worlds.make_task("CartPole-v1-bandit")  # to test agents on
+
 ``envolve/<task>-<kind>`` is the first world of a task, ``envolve/<task>-<kind>-2`` the second. ``names()`` lists them,
 ``card(name)`` says how a world was made and what agents reach that trained in it. Torch is never imported.
 """
@@ -11,7 +13,8 @@
 from __future__ import annotations
 
 from envolve.worlds.shelf import NAMESPACE, WorldError, card, names, open_world, register_all
+from envolve.worlds.task import make_task
 
-__all__ = ["NAMESPACE", "WorldError", "card", "names", "open_world"]
+__all__ = ["NAMESPACE", "WorldError", "card", "make_task", "names", "open_world"]
 
 register_all()

@@ -20,8 +20,10 @@ from envolve.core.spaces import integers, read_codes
 from envolve.worlds.bandit import ACTIVATIONS, OUTPUT_BOUND, Bandit, Net
 from envolve.worlds.tensors import TensorFileError, read_tensors
 
-FORMAT, VERSION = "envolve-zoo", 2
-CODES_SINCE = 2  # the version from which a file may have "codes"; others are written as before
+FORMAT, VERSION = "envolve-zoo", 3
+SINCE = {"codes": 2, "wrappers": 3}  # keys that a file may have, and from which version; others are written as before
+# Of gymnasium.wrappers, those that a file may ask for: they keep no state and write nothing.
+WRAPPERS = ("ClipAction", "FilterObservation", "FlattenObservation", "RescaleAction", "RescaleObservation")
 KEYS = {"format", "version", "kind", "task", "activation", "observation_shape", "action"}
 KINDS = ("bandit",)
 ACTION_KINDS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
@@ -68,6 +70,7 @@ class ZooWorld(NamedTuple):
     scale: np.ndarray
     observation: spaces.Box  # in the task's own units
     action: Action
+    wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()  # of the task: of WRAPPERS, each with its arguments
 
 
 def read_world(path: Path) -> ZooWorld:
@@ -94,9 +97,9 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> ZooWorld:
         raise ValueError(f"version: found {version!r:.40}, expected {VERSION}")
     if version > VERSION:
         raise ValueError(f"version: found {version}, expected {VERSION}: the file is newer than this Envolve")
-    keys = KEYS | {"codes"} if version >= CODES_SINCE else KEYS
-    for key in sorted(keys ^ set(about)):
-        raise ValueError(f"{key}: {'missing' if key in keys else 'an unknown key'}")
+    optional = {key for key, since in SINCE.items() if version >= since}
+    for key in sorted((KEYS - set(about)) | (set(about) - KEYS - optional)):
+        raise ValueError(f"{key}: {'missing' if key in KEYS else 'an unknown key'}")
     if about["kind"] not in KINDS:
         raise ValueError(f"kind: found {about['kind']!r:.40}, expected {' or '.join(KINDS)}")
     if about["activation"] not in ACTIVATIONS:
@@ -115,7 +118,19 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> ZooWorld:
     low, high = ((mean + sign * OUTPUT_BOUND * scale).astype(np.float32).reshape(shape) for sign in (-1, 1))
     observation = spaces.Box(low, high, shape, np.float32)
     bandit = Bandit(init, reward, action.inputs, read_codes(about.get("codes", []), F))
-    return ZooWorld(about["task"], about["kind"], bandit, mean, scale, observation, action)
+    wrappers = read_wrappers(about.get("wrappers", []))
+    return ZooWorld(about["task"], about["kind"], bandit, mean, scale, observation, action, wrappers)
+
+
+def read_wrappers(value: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """``[["RescaleObservation", {"min_obs": -1, "max_obs": 1}]]`` -> the same, checked. Raises ValueError."""
+    fits = isinstance(value, list) and len(value) <= 8
+    if not fits or not all(isinstance(w, list) and len(w) == 2 and isinstance(w[1], dict) for w in value):
+        raise ValueError(f"wrappers: found {value!r:.80}, expected a list of names and arguments")
+    for name, _ in value:
+        if name not in WRAPPERS:
+            raise ValueError(f"wrappers: found {name!r:.80}, expected one of {', '.join(WRAPPERS)}")
+    return tuple((name, arguments) for name, arguments in value)
 
 
 def _taken(tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -182,7 +197,9 @@ def _numbers(values: Any, name: str) -> np.ndarray:
 
 
 def metadata_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """Metadata of a new file. about: task, kind, activation, observation_shape, action, and codes if there are any."""
-    content = {"format": FORMAT, "version": CODES_SINCE if "codes" in about else 1, **about}
-    assert set(content) - {"codes"} == KEYS, sorted(KEYS ^ set(content))
+    """Metadata of a new file. about: task, kind, activation, observation_shape, action, and codes and wrappers if there
+    are any."""
+    version = max((since for key, since in SINCE.items() if key in about), default=1)
+    content = {"format": FORMAT, "version": version, **about}
+    assert set(content) - set(SINCE) == KEYS, sorted(KEYS ^ set(content))
     return {"envolve": json.dumps(content, sort_keys=True, separators=(",", ":"))}

@@ -41,12 +41,11 @@ def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False, afr
 
 
 def _check_plain(run_dir: Path, config: Mapping[str, Any]) -> None:
-    """A card names the task by its id alone. Raises ConfigError."""
-    section = config["envs"].get(config["env_name"], {})
-    for key in ("wrappers", "env_kwargs"):
-        if section.get(key):
-            words = f"none: a world of the zoo is for the task as {task_id(config['env_name'])!r} alone makes it"
-            raise ConfigError([f"{run_dir}: found {key} {section[key]!r:.200}, expected {words}"])
+    """A card names the task by its id, and the file its wrappers. Raises ConfigError."""
+    arguments = config["envs"].get(config["env_name"], {}).get("env_kwargs")
+    if arguments:
+        words = f"none: a world of the zoo is for the task that {task_id(config['env_name'])!r} names"
+        raise ConfigError([f"{run_dir}: found env_kwargs {arguments!r:.200}, expected {words}"])
 
 
 def free_name(shelf: Path, name: str) -> str:

@@ -143,6 +143,7 @@ def text_of(card: Mapping[str, Any]) -> str:
     lines += [
         "  import gymnasium, envolve.worlds",
         f'  env = gymnasium.make("envolve/{card["name"]}")',
+        f'  task = envolve.worlds.make_task("{card["name"]}")',
         "",
     ]
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from envolve.envs.outside.build import is_outside
+from envolve.envs.outside.build import OWN, is_outside, read_wrappers
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.file import WorldFile, WorldFileError
 from envolve.envs.worlds.format import world_state_dict
-from envolve.worlds.file import metadata_of
+from envolve.worlds.file import WRAPPERS, metadata_of
 from envolve.worlds.tensors import tensor_bytes
 
 PREFIX = "gymnasium:"
@@ -39,7 +39,18 @@ def zoo_bytes(world: WorldFile) -> bytes:
     }
     if task.codes:
         about["codes"] = [list(part) for part in task.codes]
+    if isinstance(task, OutsideTask) and task.section["wrappers"]:
+        about["wrappers"] = wrappers_of(world, task)
     return tensor_bytes(tensors, metadata_of(about))
+
+
+def wrappers_of(world: WorldFile, task: OutsideTask) -> list[list[Any]]:
+    """The wrappers of the task, for the file. Raises WorldFileError for those that NumPy and Gymnasium alone lack."""
+    found = [[text.removeprefix(f"{OWN}.wrappers:"), own] for text, own in read_wrappers(task.section["wrappers"])]
+    for name, _ in found:
+        if name not in WRAPPERS:
+            raise WorldFileError(f"{world.path}: found the wrapper {name}, expected one of {', '.join(WRAPPERS)}")
+    return found
 
 
 def task_id(env_name: str) -> str:

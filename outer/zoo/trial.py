@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-from gymnasium.spaces import Box, Discrete
-from gymnasium.wrappers import FlattenObservation, TimeLimit
+from gymnasium.spaces import Discrete
 from rich.console import Console
 
 from envolve.core.registry import unknown
@@ -24,8 +23,8 @@ from envolve.outer.reporting.names import return_range
 from envolve.outer.zoo.card import TESTS, Measuring
 from envolve.worlds import shelf
 from envolve.worlds.file import ZooWorld
+from envolve.worlds.task import make_task, task_of
 
-LIMIT = 1000  # steps of an episode on a task that has no limit of its own
 FOLDER = "zoo"  # in the folder of results: finished agents, by task
 
 
@@ -35,17 +34,7 @@ class ZooAgent(UnseenAgent):
 
     def environments(self) -> Environments:
         """Raises WorldError."""
-        task = shelf.open_world(self.world).task
-        return Environments(lambda: real_env(task), lambda: shelf.make(self.world))
-
-
-def real_env(task: str) -> Any:
-    """The task as agents that were trained in a world expect it: with flat observations, and an end."""
-    env = gymnasium.make(task)
-    if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
-        env = FlattenObservation(env)
-    spec = env.spec
-    return env if spec is not None and spec.max_episode_steps else TimeLimit(env, LIMIT)
+        return Environments(lambda: make_task(self.world), lambda: shelf.make(self.world))
 
 
 def learners_of(world: ZooWorld) -> list[str]:
@@ -64,7 +53,7 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
     if not installed():
         raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
     try:
-        real_env(world.task).close()
+        task_of(world).close()
     except gymnasium.error.Error as e:
         raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
     learners = how.learners or tuple(fit)

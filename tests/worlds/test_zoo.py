@@ -187,8 +187,8 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, words: str) -> No
 
 
 CHANGES = {
-    "version: found 3, expected 2: the file is newer": {"version": 3},
-    "codes: missing": {"version": 2},
+    "version: found 4, expected 3: the file is newer": {"version": 4},
+    "codes: an unknown key": {"version": 1, "codes": []},
     "kind: found 'se'": {"kind": "se"},
     "activation: found 'gelu'": {"activation": "gelu"},
     "observation_shape": {"observation_shape": [0]},

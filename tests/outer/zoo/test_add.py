@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from envolve.envs.worlds.file import FIRST, MODEL, read_world
+from envolve.envs.worlds.file import FIRST, MODEL, WorldFileError, read_world
 from envolve.experiments import worlds
 from envolve.outer.auto import report
 from envolve.outer.auto.unseen import RANDOM, UnseenAgent
@@ -18,6 +19,7 @@ from envolve.outer.zoo.add import add
 from envolve.outer.zoo.card import Measuring
 from envolve.outer.zoo.convert import zoo_bytes
 from envolve.worlds import shelf
+from envolve.worlds.task import make_task
 
 RAW = {
     "env_name": "Pendulum-v0",
@@ -102,21 +104,40 @@ def test_a_report_gives_the_figures_unless_agents_are_asked_for(
     assert {j.steps for j in jobs} >= {4096, 10_000}
 
 
-@pytest.mark.parametrize(
-    "key, value",
-    [("wrappers", [{"RescaleObservation": {"min_obs": -1, "max_obs": 1}}]), ("env_kwargs", {"g": 9.0})],
-)
-def test_a_task_that_its_id_does_not_name_is_refused(
-    key: str, value: Any, run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path
-) -> None:
-    """Agents that are tested on the id alone would see other observations, or another task."""
+def outside(run_dir: Path, **section: Any) -> None:
+    """Makes the run one of Gymnasium's own Pendulum-v1."""
     name = "gymnasium:Pendulum-v1"
     agents = {**RAW["agents"], "td3_expert": {"train_steps": 1000}}
-    raw = {**RAW, "agents": agents, "env_name": name, "envs": {name: {**RAW["envs"]["Pendulum-v0"], key: value}}}
-    store_config(run_dir, config_of(raw, (), "test"), {"command": "envolve evolve"})
-    with pytest.raises(ConfigError, match=f"found {key} .*, expected none: .*'Pendulum-v1' alone"):
+    raw = {**RAW, "agents": agents, "env_name": name, "envs": {name: {**RAW["envs"]["Pendulum-v0"], **section}}}
+    config = config_of(raw, (), "test")
+    store_config(run_dir, config, {"command": "envolve evolve"})
+    target = make_target(config.data)
+    assert isinstance(target, NetworkTarget)
+    target.save(run_dir, target.begin(1), 100.0, False, 1000, MODEL)
+
+
+def test_arguments_of_the_task_are_refused(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path) -> None:
+    outside(run_dir, env_kwargs={"g": 9.0})
+    with pytest.raises(ConfigError, match=r"found env_kwargs .*, expected none: .*'Pendulum-v1' names"):
         add(run_dir, tmp_path / "shelf", Measuring(agents=2))
     assert not jobs and not (tmp_path / "shelf").exists()
+
+
+def test_wrappers_of_gymnasium_go_into_the_file(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path) -> None:
+    outside(run_dir, wrappers=[{"RescaleObservation": {"min_obs": -1, "max_obs": 1}}])
+    name = add(run_dir, tmp_path / "shelf", Measuring(agents=2))
+    path = str(tmp_path / "shelf" / f"{name}{shelf.TENSORS}")
+    assert shelf.open_world(path).wrappers == (("RescaleObservation", {"min_obs": -1, "max_obs": 1}),)
+    task = make_task(path)
+    assert task.spec is not None and task.spec.id == "Pendulum-v1"
+    assert np.abs(task.reset(seed=0)[0]).max() <= 1
+
+
+def test_other_wrappers_are_refused(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path) -> None:
+    outside(run_dir, wrappers=["NormalizeReward"])
+    with pytest.raises(WorldFileError, match="found the wrapper NormalizeReward, expected one of ClipAction"):
+        add(run_dir, tmp_path / "shelf", Measuring(agents=2))
+    assert not (tmp_path / "shelf").exists()
 
 
 def test_a_run_without_experts_has_no_such_world(run_dir: Path, tmp_path: Path) -> None:

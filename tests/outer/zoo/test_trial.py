@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from envolve.experiments import worlds
 from envolve.outer.auto import report, unseen
 from envolve.outer.auto.unseen import RANDOM
 from envolve.outer.zoo import trial
-from envolve.outer.zoo.trial import ZooAgent, real_env
+from envolve.outer.zoo.trial import ZooAgent
 from envolve.worlds import shelf
 
 HOPPER, CARTPOLE = "Hopper-v5-bandit", "CartPole-v1-bandit"
@@ -87,15 +86,6 @@ def test_refusals(words: list[str], said: str, jobs: list[ZooAgent], capsys: pyt
 def test_worlds_of_a_task_share_the_agents_that_train_on_it() -> None:
     of = [ZooAgent("", "ppo", where, 10, 1, 2, True, name).key for where in ("world", "real") for name in ("a", "b")]
     assert of[0] != of[1] and of[2] == of[3]
-
-
-def test_a_task_without_a_limit_ends() -> None:
-    env = real_env("CliffWalking-v1")
-    observation, _ = env.reset(seed=0)
-    assert np.shape(observation) == (48,)
-    ends = [env.step(0)[3] for _ in range(trial.LIMIT)]  # against the upper wall
-    assert not any(ends[:-1]) and ends[-1]
-    env.close()
 
 
 def test_one_agent_of_the_library_in_a_world_and_on_its_task() -> None:
