@@ -39,20 +39,21 @@ from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 PROG = "evolve.py"
 HELP = """\
-Evolve a world for any Gymnasium environment, without a configuration. Looks at its spaces, measures how fast it is,
-and chooses world, learner, search and sizes for the time that is given. Prints this plan as a YAML file that `envolve
-run` takes, evolves the world, and ends with a report: agents of kinds that never saw the world, trained in it, and on
-the environment itself for as many and for ten times the steps.
+Evolve a world for any Gymnasium environment, or for a task of your own, without a configuration. The command looks at
+the environment's spaces, measures its speed, and chooses world, learner, search and sizes for the time that is given.
+It prints this plan as a YAML file that `envolve run` takes, and evolves the world. A report ends it: agents of kinds
+that never saw the world train in the world, and on the environment for as many steps and for ten times as many.
 
   envolve evolve gymnasium:LunarLander-v3
   envolve evolve gymnasium:Pendulum-v1 --minutes 10 --json pendulum.json
   envolve evolve gymnasium:minigrid:MiniGrid-Empty-5x5-v0 --wrappers minigrid.wrappers:ImgObsWrapper
+  envolve evolve my_task.py:MyTask                               a class in a file of your own
   envolve evolve gymnasium:CartPole-v1 --check                   show the plan and stop
   envolve evolve --resume results/<run>                          go on after Ctrl-C
 
 The agents of the report are Stable-Baselines3's (pip install stable-baselines3) with their default hyperparameters.
 Without it they are this project's own learners of other kinds. The number of generations and of agents is chosen
-before the evolution, from --minutes and the measured speed; afterwards no clock decides anything.
+before the evolution, from --minutes and the measured speed. After that, nothing depends on the clock.
 
 Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume goes on)."""
 

@@ -42,14 +42,18 @@ class CRLSection:
     )
     batch_size: int = option(256, "samples per update, each of which is a negative for all others", ge=2, le=65536)
     energy_fn: str = option(
-        "l2", "how alike a state-action and a goal are; l2 has the square root, as in the seed", choices=ENERGY_NAMES
+        "l2",
+        "similarity of a state-action pair and a goal; l2 has the square root, as the original",
+        choices=ENERGY_NAMES,
     )
     contrastive_loss_fn: str = option("symmetric_infonce", "contrastive loss of the encoders", choices=LOSS_NAMES)
     logsumexp_penalty: float = option(0.0, "weight of the mean squared log-sum-exp of a row of logits", ge=0)
     l2_penalty: float = option(0.0, "weight of the mean squared representations", ge=0)
     no_resubs: bool = option(False, "leave the positive out of the log-sum-exp (100 is subtracted from it)")
     use_c_target: bool = option(False, "a learned factor of the logits")
-    exploration_coef: float = option(0.0, "energies l2 and dot: weight of |phi(s, a)| in the actor's objective", ge=0)
+    exploration_coef: float = option(
+        0.0, "energies l2, norm and dot: weight of |phi(s, a)| in the actor's loss, subtracted", ge=0
+    )
     random_goals: float = option(
         0.0, "probability that the actor learns with another sample's goal in place of its own", ge=0, le=1
     )
@@ -71,7 +75,7 @@ class CRLSection:
     activation: str = option("relu", "activation of actor and encoders", choices=("relu", "swish"))
     policy_std: str = option(
         "softplus",
-        "deviation of the policy: softplus(x) + 0.001, as in the seed; bounded: log std from -5 to 2, as in newer ones",
+        "standard deviation of the policy: softplus(x) + 0.001, as the original; bounded: log std from -5 to 2",
         choices=("softplus", "bounded"),
     )
     target_entropy: float = option(0.5, "target entropy of the policy is minus this per action dimension")

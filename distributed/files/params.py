@@ -71,7 +71,7 @@ class TrainParamsBase:
     env_config: dict[str, Any] = field(default_factory=dict)  # what the JSON holds
     algorithm: str = option("SAC", "learning algorithm", choices=ALGORITHMS)
     gamma: float = option(
-        0.99, "discount; of CRL: a goal is what k steps led to, with probability in proportion to gamma^k", gt=0, lt=1
+        0.99, "discount; CRL: a goal is the state k steps later, with probability in proportion to gamma^k", gt=0, lt=1
     )
     actor_lr: float = option(3e-4, "Adam learning rate of the actor", gt=0)
     critic_lr: float = option(3e-4, "Adam learning rate of the critics; CRL: of the encoders", gt=0)

@@ -111,6 +111,8 @@ class Caller:
         spent.attempts += 1
         backend = self.backends[call.request.model]
         try:
+            if reserved is not None:
+                self._sent(call, reserved, spent)
             answer = backend.send(call)
             if isinstance(answer, Body):
                 self._keep(call, answer)
@@ -182,6 +184,12 @@ class Caller:
         lost = {"unconfirmed": [spent.tokens, spent.usd]} if spent.tokens else {}
         self._append(call, {"request": call.request.values(), **stood_in, **line, **lost, "attempts": spent.attempts})
         self.save_ledger()
+
+    def _sent(self, call: Call, reserved: Reservation, spent: Spent) -> None:
+        """Records what the call may have cost by the end of this attempt: nothing else is left of it if the run is
+        killed before the answer."""
+        most = [spent.tokens + reserved.tokens, spent.usd + reserved.usd]
+        self._append(call, {"sent": spent.attempts, "model": call.request.model, "most": most})
 
     def _keep(self, call: Call, body: Body) -> None:
         self._append(call, {"body": body.text, "content_type": body.kind, "seconds": body.seconds})

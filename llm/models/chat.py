@@ -92,6 +92,8 @@ class Chat:
                 self.ledger.restore(entry.request["model"], *tokens, entry.usd)
             self.ledger.restore_unconfirmed(entry.request["model"], *entry.unconfirmed)
             self.ledger.settle_unconfirmed(entry.request["model"], *entry.settles)
+        for sent in [*record.recording.lost, *record.recording.under_way.values()]:
+            self.ledger.restore_unconfirmed(sent.model, *sent.most)
 
     def ask(self, calls: Sequence[Call]) -> list[Reply | ChatFailure]:
         """The replies, in the order of calls; where a call has none, why.

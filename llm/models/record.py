@@ -1,13 +1,15 @@
 """calls.jsonl: every reply of a run, one line of JSON each, written at once; what resume and replay read.
 
     {"envolve_calls": 1, "models": ["gpt-4o", "claude-sonnet-5"]}                                      first line
+    {"index": 0, "sha256": "...", "sent": 1, "model": "gpt-4o", "most": [4908, 0.043], "time": "..."}
     {"index": 0, "sha256": "...", "model": "gpt-4o-2024-08-06", "request": {...}, "reply": "...", "finish": "stop",
      "tokens": [812, 301], "usd": 0.005, "seconds": 7.1, "attempts": 1, "time": "2026-11-20T15:06:19+00:00"}
     {"index": 1, "sha256": "...", "body": "...", "content_type": "text/html", "seconds": 7.1, "time": "..."}
     {"index": 1, "sha256": "...", "request": {...}, "failure": "...", "model_is_out": false, "final": false,
      "attempts": 6, "time": ...}
 
-sha256: of the request's canonical JSON. tokens: of prompt and reply. usd: null where the price is unknown. Attempts
+sha256: of the request's canonical JSON. sent: number of the attempt that begins; most: [tokens, usd] that the call may
+have cost by its end, which count as unconfirmed if the run is killed before anything else is known of it. tokens: of prompt and reply. usd: null where the price is unknown. Attempts
 that may have been billed without a reply leave "unconfirmed": [tokens, usd]. body: what a server sent, written before
 it was read, so that a session that can read it need not ask again; its reply then "settles" [tokens, usd] of what was
 unconfirmed. final: the server would refuse this request again;
@@ -89,16 +91,27 @@ class Unsettled:
     counted: tuple[int, float] | None = None
 
 
+@dataclass(frozen=True)
+class Sent:
+    """Call that was sent. most: tokens and USD that it may have cost."""
+
+    model: str
+    most: tuple[int, float]
+
+
 @dataclass
 class Recording:
     """Content of a file. models: of a recorded run; None if the file was written by hand. The last entry of an index
-    counts: a resumed run repeats failed calls. bodies: by index, the last unreadable one."""
+    counts: a resumed run repeats failed calls. bodies: by index, the last unreadable one. under_way: by index, sent and
+    not ended; lost: those of killed sessions that were sent again since."""
 
     path: Path
     models: list[str] | None = None
     entries: dict[int, Entry] = field(default_factory=dict)
     everything: list[Entry] = field(default_factory=list)  # also what a later entry replaced
     bodies: dict[int, Unsettled] = field(default_factory=dict)
+    under_way: dict[int, Sent] = field(default_factory=dict)
+    lost: list[Sent] = field(default_factory=list)
 
     def find(self, call: Call) -> Entry | None:
         """Raises ReplayMismatch if another request with this number has an answer."""
@@ -183,18 +196,33 @@ def _take_line(recording: Recording, line: Any) -> None:
             raise RecordError("'models': expected a list of names")
         recording.models = models
         return
+    if recording.models is not None and "sent" in line:
+        _take_sent(recording, line)
+        return
     if recording.models is not None and "body" in line:
         body = Body(_text(line, "body"), _text(line, "content_type"), _amount(line.get("seconds"), "seconds"))
         recording.bodies[_index(line)] = Unsettled(_text(line, "sha256"), body)
+        recording.under_way.pop(_index(line), None)
         return
     entry = _hand_written(line, len(recording.everything)) if recording.models is None else _recorded(line)
     recording.entries[entry.index] = entry
     recording.everything.append(entry)
+    recording.under_way.pop(entry.index, None)
     unsettled = recording.bodies.get(entry.index)
     if entry.reply is not None:
         recording.bodies.pop(entry.index, None)
     elif unsettled is not None and unsettled.counted is None:
         recording.bodies[entry.index] = replace(unsettled, counted=entry.unconfirmed)
+
+
+def _take_sent(recording: Recording, line: dict[str, Any]) -> None:
+    index, attempt = _index(line), line["sent"]
+    if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
+        raise RecordError(f"'sent': expected 1, 2, ..., found {attempt!r:.60}")
+    sent = Sent(_text(line, "model"), _cost(line, "most"))
+    if attempt == 1 and index in recording.under_way:
+        recording.lost.append(recording.under_way[index])
+    recording.under_way[index] = sent  # a later attempt's includes the earlier ones
 
 
 def _hand_written(line: dict[str, Any], index: int) -> Entry:

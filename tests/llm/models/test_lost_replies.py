@@ -213,3 +213,54 @@ def test_others_stand_in_for_a_model_that_is_out(tmp_path, caplog) -> None:
         with make_chat([f"replay:{path}"], record=tmp_path / f"{path.stem}.next", environ={}) as again:
             assert again.ask(calls) == answers
         (tmp_path / "calls.next").rename(tmp_path / "again.jsonl") if path == record else None
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from envolve.llm.models.chat import Call, Request, make_chat
+with make_chat(["m"], sys.argv[1], Path(sys.argv[2]), attempts=2, environ={}, sleep=lambda seconds: None) as chat:
+    chat.ask([Call(0, Request("m", (("user", "question 0"),), 0.5, 20))])
+"""
+
+
+def test_calls_under_way_in_killed_sessions_count_against_the_budget(tmp_path, warm, monkeypatch) -> None:
+    """The server was paid for what it was asked, whether somebody was left to hear the answer."""
+    record, program, answers = tmp_path / "calls.jsonl", tmp_path / "asks.py", threading.Event()
+    program.write_text(KILLED)
+    monkeypatch.setattr(processes, "SCRIPTS", {program.resolve()})
+    most = prompt_tokens(CALLS[0].request) + 20
+
+    def script(content):
+        return scripted.good("yes", tokens=(9, 1)) if answers.is_set() else scripted.slow("too late", 60.0)
+
+    with ScriptedServer(script) as server:
+        for killed in (1, 2):
+            command = [sys.executable, str(program), server.url, str(record)]
+            child = subprocess.Popen(command, cwd=IMPORTS, env={**os.environ, "PYTHONPATH": str(IMPORTS)})
+            scripted.wait_until(lambda killed=killed: len(server.requests) == killed, 60)
+            child.kill()
+            child.wait()
+        answers.set()
+        for _ in range(2):
+            spent, ledger = ask(server.url, record, CALLS[:1], budget=Budget(tokens=3 * most - 1))
+            assert isinstance(spent[0], BudgetSpent) and f"{2 * most} of" in str(spent[0])
+        [reply], ledger = ask(server.url, record, CALLS[:1], budget=Budget(tokens=3 * most))
+        assert reply.text == "yes" and len(server.requests) == 3
+        assert (ledger.total().calls, ledger.total().unconfirmed_tokens) == (1, 2 * most)
+        _, ledger = ask(server.url, record, CALLS[:1])
+        assert (ledger.total().calls, ledger.total().unconfirmed_tokens) == (1, 2 * most)
+
+
+def test_an_attempt_that_was_not_billed_leaves_nothing_under_way(tmp_path) -> None:
+    """A kill after a 429 and in the middle of the next attempt: only the latter counts, and a timeout before it."""
+    record, most = tmp_path / "calls.jsonl", prompt_tokens(CALLS[0].request) + 20
+    with ScriptedServer([scripted.limited("0"), scripted.cut(), scripted.good("yes")]) as server:
+        ask(server.url, record, CALLS[:1])
+    lines = record.read_bytes().splitlines(keepends=True)
+    begun = [k for k, line in enumerate(lines) if "sent" in json.loads(line)]
+    assert len(begun) == 3
+    for k, expected in zip(begun, (1, 1, 2)):
+        record.write_bytes(b"".join(lines[: k + 1]))
+        with make_chat(["m"], "http://127.0.0.1:1/v1", record, environ={}) as chat:
+            assert chat.ledger.total().unconfirmed_tokens == expected * most
