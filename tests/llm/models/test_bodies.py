@@ -94,7 +94,7 @@ def test_what_nobody_understands_is_asked_once_and_counted(body, tmp_path) -> No
         assert not isinstance(failure, Reply) and not failure.final and len(server.requests) == 1
         assert row.unconfirmed_tokens == row.unconfirmed_usd == (10 if "usage" in body else 29)
     kept = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
-    assert [line.get("body") for line in kept] == [None, body, None]
+    assert [line.get("body") for line in kept] == [None, None, body, None]  # head, sent, body, what became of it
 
 
 def test_a_body_that_a_later_session_can_read_is_booked_once(tmp_path, monkeypatch) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from collections import Counter
 
 import pytest
 
+from envolve.core.places import IMPORTS
 from envolve.llm.models.chat import (
     Budget,
     BudgetSpent,
@@ -19,9 +24,11 @@ from envolve.llm.models.chat import (
     make_chat,
     settled,
 )
+from envolve.llm.models.ledger import prompt_tokens
 from envolve.llm.models.request import Body, ChatFailure, Unread
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
+from tests.warm import processes
 
 CALLS = [Call(i, Request("m", (("user", f"question {i}"),), 0.5, 20)) for i in range(5)]
 FAILURES = {
