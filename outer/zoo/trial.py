@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from rich.console import Console
 
 from envolve.core.registry import unknown
@@ -39,7 +39,9 @@ class ZooAgent(UnseenAgent):
 
 def learners_of(world: ZooWorld) -> list[str]:
     """Kinds of Stable-Baselines3 that can act in it."""
-    return unseen_learners(not isinstance(world.action.space, Discrete), [], True)
+    if isinstance(world.action.space, (Discrete, Box)):
+        return unseen_learners(isinstance(world.action.space, Box), [], True)
+    return ["ppo", "a2c"]  # which alone take several indices at once
 
 
 def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Discrete, MultiDiscrete
 
 from envolve.experiments import worlds
 from envolve.outer.auto import report, unseen
@@ -81,6 +82,12 @@ def test_all_kinds_that_can_act_in_a_world(jobs: list[ZooAgent], tmp_path: Path)
 def test_refusals(words: list[str], said: str, jobs: list[ZooAgent], capsys: pytest.CaptureFixture[str]) -> None:
     assert worlds.main(["test", *words]) in (1, 2)
     assert said in capsys.readouterr().err and not jobs
+
+
+def test_learners_by_the_kind_of_action() -> None:
+    world = shelf.open_world(CARTPOLE)
+    for space, kinds in ((MultiDiscrete([2, 3]), ["ppo", "a2c"]), (Discrete(2), ["ppo", "dqn", "a2c"])):
+        assert trial.learners_of(world._replace(action=world.action._replace(space=space))) == kinds
 
 
 def test_worlds_of_a_task_share_the_agents_that_train_on_it() -> None:
