@@ -165,7 +165,8 @@ def test(args: argparse.Namespace) -> None:
     names = itertools.product(args.test, args.learners or [*SETTINGS], [args.steps], seeds)
 
     def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
-        return cell(args.out, place, learner, seed, 1 if learner in SB3 else args.agents, steps, args.tests)
+        agents = args.library_agents if learner in SB3 else args.agents
+        return cell(args.out, place, learner, seed, agents, steps, args.tests)
 
     cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)))
 
@@ -207,11 +208,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--test", nargs="+", choices=PLACES, default=[])
     parser.add_argument("--learners", nargs="+", choices=[*SETTINGS, *SB3])
     parser.add_argument("--agents", type=int, default=2, help="of each of this project's learners in each world")
+    parser.add_argument("--library-agents", type=int, default=1, help="the same of Stable-Baselines3's")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--tests", type=int, default=10)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args(argv)
-    most = {"--agents": [args.agents], "--steps": [args.steps], "--tests": [args.tests], "--seeds": [args.seeds]}
+    most = {
+        "--agents": [args.agents],
+        "--library-agents": [args.library_agents],
+        "--steps": [args.steps],
+        "--tests": [args.tests],
+        "--seeds": [args.seeds],
+    }
     cells.check_counts(parser, {**most, "--generations": [args.generations]}, 10**7)
     if not 0 <= args.first < args.seeds:
         parser.error(f"--first: found {args.first}, expected at least 0 and less than --seeds")
