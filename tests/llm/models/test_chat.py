@@ -93,7 +93,8 @@ def texts(answers):
 
 
 def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """Those of attempts that begin left out."""
+    return [line for line in map(json.loads, path.read_text().splitlines()) if "sent" not in line]
 
 
 def test_replies_come_in_the_order_of_calls(tmp_path) -> None:

@@ -165,7 +165,7 @@ def test_a_body_is_on_the_disk_before_it_is_read(tmp_path) -> None:
     record = tmp_path / "calls.jsonl"
     with pytest.raises(MemoryError):
         session(Reader(MemoryError()), record)
-    line = json.loads(record.read_text().splitlines()[1])
+    line = json.loads(record.read_text().splitlines()[2])
     assert (line["index"], line["body"], line["content_type"]) == (0, "<0>", "text/strange")
     worse, better = Reader(), Reader()
     failure, total = session(worse, record)
@@ -182,8 +182,8 @@ def test_a_kill_between_body_and_reply_loses_nothing(tmp_path) -> None:
         record = tmp_path / "calls.jsonl"
         whole, _ = ask(server.url, record, CALLS[:1])
         lines = record.read_bytes().splitlines(keepends=True)
-        assert len(lines) == 3
-        record.write_bytes(b"".join(lines[:2]) + lines[2][:30])
+        assert len(lines) == 4
+        record.write_bytes(b"".join(lines[:3]) + lines[3][:30])
         again, ledger = ask(server.url, record, CALLS[:1])
         assert again[0].text == whole[0].text and len(server.requests) == 1 and ledger.total().calls == 1
 
