@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Can a world be evolved to rank hyperparameters as the task does?
 
-    python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR [--generations 60]
+    python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR [--generations 60] [--begin model.pt]
     python3 benchmarks/worlds/hyperparameter_ranks.py --out DIR --table
 
 A world's score is Spearman's correlation, over 30 sets of hyperparameters, between what an agent with the set returns
@@ -9,7 +9,7 @@ on the task after training in the world and what ten agents return after trainin
 The figure is the same correlation over 50 other sets, ten agents each, with 95 % bootstrap intervals over the sets.
 
   evolved    the centre of the search
-  first      the world that the search began with: random weights
+  first      the world that the search began with: random weights, or --begin
   short      no world: agents trained on the task for as many steps as in the world
   again      no world: ten more agents trained on the task for the full steps: the highest that can be expected
 
@@ -42,7 +42,7 @@ from envolve.agents.common.sections import LearnerSection, VarySection  # noqa: 
 from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
-from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.envs.worlds.file import WorldFileError, read_world, write_atomic  # noqa: E402
 from envolve.experiments.paper.correlation import interval, spearman  # noqa: E402
 from envolve.outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
@@ -62,8 +62,9 @@ ROWS = ("evolved", "first", "short", "again")
 class Study:
     """One configuration: its task, 80 sets of hyperparameters, and what they are worth on the task."""
 
-    def __init__(self, data: dict[str, Any], out: Path, steps: int) -> None:
-        """data: the resolved configuration; steps: of an agent in the world."""
+    def __init__(self, data: dict[str, Any], out: Path, steps: int, begin: Path | None = None) -> None:
+        """data: the resolved configuration; steps: of an agent in the world; begin: the world that the search begins
+        with. Raises RunError."""
         target = make_target(data)
         assert isinstance(target, NetworkTarget)
         self.data, self.out, self.steps, self.target = data, out, steps, target
@@ -75,6 +76,21 @@ class Study:
         keys = member_seeds(self.seed, RETEST, TRUTH, SETS + HELD_OUT)
         self.sets = [draw(base, keys[i : i + 1], VARY).member(0) for i in range(len(keys))]
         self.task_steps = 0  # on the task, tests included
+        self.search_digest = self.digest
+        self.began: Tensor | None = None
+        if begin is not None:
+            try:
+                self.began = read_world(str(begin)).flat
+            except WorldFileError as e:
+                raise RunError(str(e)) from None
+            self.search_digest += hashlib.sha256(self.began.numpy().tobytes()).hexdigest()
+            size = len(target.begin(0))
+            if len(self.began) != size:
+                raise RunError(f"{begin}: found a world of {len(self.began)} numbers, expected {size}")
+
+    def begin(self, seed: int) -> Tensor:
+        """The first centre, float32 [D]."""
+        return self.target.begin(seed) if self.began is None else self.began
 
     def returns(self, which: Sequence[int], kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
         """Trains an agent per world, float32 [P, D], with each set -> mean test returns on the task, float64
@@ -125,15 +141,15 @@ class Study:
         """Evolves -> the centre, float32 [D]; goes on from search.pt."""
         path, truth, state = self.out / "search.pt", self.truth(), None
         if path.exists():
-            state, _ = load_checkpoint(path, self.digest)
-        strategy = make_strategy(self.gtn, self.seed, self.target.begin, self.target.mask(), state)
+            state, _ = load_checkpoint(path, self.search_digest)
+        strategy = make_strategy(self.gtn, self.seed, self.begin, self.target.mask(), state)
         while strategy.state.generation < generations:
             began, before, number = time.process_time(), self.task_steps, strategy.state.generation
             members = strategy.ask()
             scores = self.score(members.worlds, number, truth)
             strategy.tell(scores)
             centre = scores[[role == ORIG for role in members.roles]]
-            save_checkpoint(path, strategy.state, Progress(strategy.centre), self.digest)
+            save_checkpoint(path, strategy.state, Progress(strategy.centre), self.search_digest)
             row = {"generation": number + 1, "centre": float(centre.mean()), "mean": float(scores.mean()),
                    "best": float(scores.max()), "task_steps": self.task_steps - before,
                    "cpu_seconds": time.process_time() - began}  # fmt: skip
@@ -147,7 +163,7 @@ class Study:
         truth, held = self.truth()[SETS:], range(SETS, SETS + HELD_OUT)
         began, self.task_steps = time.process_time(), 0
         if name in ("evolved", "first"):
-            flat = world if name == "evolved" else self.target.begin(int(member_seeds(self.seed, RETEST, TRUTH, 1)[0]))
+            flat = world if name == "evolved" else self.begin(int(member_seeds(self.seed, RETEST, TRUTH, 1)[0]))
             seeds = member_seeds(self.seed, RETEST, JUDGE, HELD_OUT * AGENTS).reshape(HELD_OUT, AGENTS)
             found = self.returns(held, "se", self.steps, flat.expand(AGENTS, -1), seeds).mean(1)
         else:
@@ -179,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, default=500, help="of an agent in the world (default: %(default)s)")
     parser.add_argument("--generations", type=int, default=60, help="(default: %(default)s)")
+    parser.add_argument("--begin", type=Path, metavar="FILE", help="model.pt with which the search begins")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
     args = parser.parse_args(argv)
@@ -188,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
-        study = Study(load_config(args.config, args.set).data, args.out, args.steps)
+        study = Study(load_config(args.config, args.set).data, args.out, args.steps, args.begin)
         world = study.search(args.generations)
         cells.work(args.out, [(name,) for name in ROWS], lambda name: study.row(name, world), shown)
 
