@@ -51,34 +51,34 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "tune", "experiments.optimize_params", "optimize_params.py",
             "search hyperparameters: BOHB over NES", _WORKERS, ("--nes-master", "--no-nes-master", "--parent-pid"),
         ),
-        Command("worlds", "experiments.worlds", "worlds.py", "the zoo: worlds to train in, with what agents reach"),
+        Command("worlds", "experiments.worlds", "worlds.py", "list, show, test and extend the zoo of evolved worlds"),
         Command(
-            "controls", "experiments.controls", "controls.py", "compare an evolved world with what could explain it"
+            "controls", "experiments.controls", "controls.py", "compare an evolved world with simple controls"
         ),
     ),
     "Evolve shapers": (
         Command(
-            "shape", "experiments.eval_shapers", "eval_shapers.py", "rank files of rewards, observations, ...",
+            "shape", "experiments.eval_shapers", "eval_shapers.py", "rank shaper files: rewards, observations, ...",
             {"--out": "--run-dir", "--learning-iterations": "--iterations"}, no_value="best.mp4 among the results",
         ),
         Command(
             "write", "experiments.auto_shape", "auto_shape.py", "let language models write rewards, and evolve them",
             {"--learning-iterations": "--iterations"}, no_value="best.mp4 in the run's folder",
         ),
-        Command("vet", "experiments.vet_shaper", "vet_shaper.py", "would this file of a model be accepted?"),
+        Command("vet", "experiments.vet_shaper", "vet_shaper.py", "check whether a shaper file would be accepted"),
         Command(
             "serve", "experiments.serve_evaluator", "serve_evaluator.py",
             "score shapers that other programs send over HTTP",
         ),
         Command(
             "small-model", "experiments.serve_small_model", "serve_small_model.py",
-            "serve a small language model on the CPU, to try `write` with",
+            "serve a small language model on the CPU, to try envolve write",
         ),
-        Command("tasks", "experiments.describe_tasks", "describe_tasks.py", "what shapers can read, of every task"),
+        Command("tasks", "experiments.describe_tasks", "describe_tasks.py", "print what shapers can read in each task"),
     ),
     "Train": (
         Command(
-            "goal", "experiments.train_goal", "train_goal.py", "train agents that reach goals, without rewards",
+            "goal", "experiments.train_goal", "train_goal.py", "train goal-conditioned agents, e.g. by contrastive RL",
             {
                 "--env-name": "--task", "--env": "--task", "--total-env-steps": "--num-timesteps",
                 "--logsumexp-penalty-coeff": "--logsumexp-penalty",
@@ -101,48 +101,48 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
     ),
     "Look at results": (
         Command(
-            "evaluate", "experiments.evaluate_policy", "evaluate_policy.py", "play episodes with the policy of a run",
+            "evaluate", "experiments.evaluate_policy", "evaluate_policy.py", "run episodes with the policy of a run",
             {"--exp-dir": "--run-dir", "--num-episodes": "--episodes"},
         ),
         Command(
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
-            "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
+            "train fresh agents in a model.pt and on the task", {"--num-agents": "--agents"},
         ),
-        Command("film", "experiments.film_world", "film_world.py", "film agents in a model.pt, and on the task beside"),
+        Command("film", "experiments.film_world", "film_world.py", "film agents in a model.pt and on the task"),
         Command(
             "replay", "experiments.replay_dump", "replay_dump.py", "show the last states of a simulation that diverged"
         ),
-        Command("report", "experiments.study_report", "study_report.py", "look at a run, or at several"),
+        Command("report", "experiments.study_report", "study_report.py", "show runs as an HTML page"),
     ),
     "Clusters": (
         Command(
-            "submit", "slurm.submit", "submit.py", "run masters and workers under SLURM, and keep them running",
+            "submit", "slurm.submit", "submit.py", "run masters and workers on a SLURM cluster",
             {"--workers-per-master": "--workers"},
         ),
         Command(
-            "single-node", "slurm.single_node", "single_node.py", "masters and workers on one machine, CPUs dealt out",
+            "single-node", "slurm.single_node", "single_node.py", "run masters and workers on the CPUs of one machine",
             {"--workers-per-master": "--workers"},
         ),
     ),
     "The paper's experiments": (
         _paper("train-proxy", "evolve many worlds of one kind", old=_WORKERS),
-        _paper("compare-proxies", "fresh agents in the best worlds, and on the task"),
-        _paper("generalization-gap", "the same with SEs, and fixed hyperparameters"),
-        _paper("transfer", "other agents, or other hyperparameters, in the best worlds"),
-        _paper("unseen-agents", "agents that no world was evolved with"),
-        _paper("hyperparameter-sensitivity", "one hyperparameter changed at a time"),
-        _paper("model-based-baseline", "the same networks, fitted to the task instead"),
-        _paper("tuned-baseline", "agents tuned on the task itself", old={}),
-        _paper("correlation", "are sets of hyperparameters ranked alike in the SE and on the task?"),
-        _paper("histograms", "the steps of an SE beside those of the task"),
-        _paper("heatmap", "which states agents visit, by the RN they trained with"),
-        _paper("learned-reward", "the reward of every state and action, read from RNs"),
-        _paper("noise-threshold", "how much noise an SE stands"),
-        _paper("gridworld", "the SE of a small room, state by state"),
-        _paper("step-size", "which step size and score transform are best", old=_WORKERS),
-        _paper("inference-time", "milliseconds per step, in the task and in worlds"),
+        _paper("compare-proxies", "train fresh agents in the best worlds and on the task"),
+        _paper("generalization-gap", "the same in SEs, with fixed hyperparameters"),
+        _paper("transfer", "train other learners, or with other hyperparameters, in the best worlds"),
+        _paper("unseen-agents", "train kinds of agents that the worlds were not evolved with"),
+        _paper("hyperparameter-sensitivity", "train agents with one hyperparameter changed at a time"),
+        _paper("model-based-baseline", "train agents in the same networks, fitted to the task"),
+        _paper("tuned-baseline", "train agents with hyperparameters tuned on the task itself", old={}),
+        _paper("correlation", "correlate how well hyperparameters work in an SE and on the task"),
+        _paper("histograms", "compare the steps in an SE and on the task"),
+        _paper("heatmap", "count which states agents visit after training in RNs"),
+        _paper("learned-reward", "read the reward of every state and action from RNs"),
+        _paper("noise-threshold", "train agents in an SE with noise on its outputs"),
+        _paper("gridworld", "tabulate the SE of a small room, state by state"),
+        _paper("step-size", "compare step sizes and score transforms", old=_WORKERS),
+        _paper("inference-time", "measure milliseconds per step of the task and of worlds"),
         _paper("figures", "draw the figures", old={}),
-        _paper("queue", "compute these one after the other, and go on after any stop", old={}, module="run_queue"),
+        _paper("queue", "run these experiments one after the other", old={}, module="run_queue"),
     ),
 }  # fmt: skip
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}

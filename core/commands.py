@@ -22,7 +22,7 @@ HELP_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 ASK = ("-h", "--help")
 ASK_ALL = "--help-all"
 WRONG = 2  # the exit code of wrong arguments
-WANDB_HELP = "also log to this project of Weights & Biases, with models and films (docs/tracking.md)"
+WANDB_HELP = "also log to this Weights & Biases project, with models and films (docs/tracking.md)"
 
 _SCRIPTS = {command.script: command for command in COMMANDS.values()}
 _started = ""  # the script of the command that the door has started
@@ -95,9 +95,9 @@ def overview(only: str = "") -> str:
             "Evolve the environment, not the agent.", "", "Examples:",
             "  envolve evolve gymnasium:LunarLander-v3                        any environment, no configuration",
             "  envolve run default_config_cartpole_syn_env.yaml --single      evolve a synthetic environment",
-            "  envolve evaluate-world results/<run>/model.pt                  what agents learn in it",
+            "  envolve evaluate-world results/<run>/model.pt                  train fresh agents in that world",
             "  envolve shape --task Cartpole --num-envs-per-shaper 64 --iterations 30",
-            "  envolve goal --task reacher                                    goals, without rewards",
+            "  envolve goal --task reacher                                    reach goals without rewards",
         ]  # fmt: skip
     else:
         lines += [
@@ -114,7 +114,10 @@ def overview(only: str = "") -> str:
             continue
         width = max(len(command.name) for command in commands) + 3 if paper else 17
         lines += ["", f"{title}:", *(f"  {command.name:<{width}}{command.about}" for command in commands)]
-    lines += ["", "envolve COMMAND --help says more, --help-all everything. Flags may be written with - or _."]
+    lines += [
+        "",
+        "envolve COMMAND --help explains a command, --help-all all of its flags. In flags, - and _ are equal.",
+    ]
     return "\n".join(lines) + "\n"
 
 

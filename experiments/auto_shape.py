@@ -39,22 +39,24 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
 
 HELP = """\
-Evolve the shapers of a task with language models. The models write rewards (and observations, meanings of actions,
-terminations, initial states, goals). Each candidate is vetted in a jail; all candidates of an iteration train in one
-simulator, and the models see the results. Afterwards NES or BOHB can tune the constants in the best code (--tune).
+Evolve the shapers of a task with language models. The models write rewards, and on request also observations, actions,
+terminations, initial states and goals (--shaper-types). Each candidate is vetted in a jail. All candidates of an
+iteration train in one simulator, and the models see the results. At the end, NES or BOHB can tune the constants in the
+best code (--tune).
 
   envolve write --task Anymal --task-description "Make anymal run as fast as possible" \\
       --shaper-types compute_reward compute_observation --llm gpt-4-turbo-preview
   envolve write --task Cartpole --llm replay:experiments/recordings/cartpole.jsonl \\
-      --num-iters 2 --shapers-per-iter 5 --num-envs-per-shaper 64 --iterations 30         no key, no network
+      --num-iters 2 --shapers-per-iter 5 --num-envs-per-shaper 64 --iterations 30     recorded replies, no key needed
   envolve write --task Ant --llm gpt-4o claude-sonnet-4-5 --mode islands --halving 2 --tune nes \\
       --budget-usd 5
   envolve write --task Ant --llm llama3 --base-url http://localhost:8080/v1
-  envolve write --resume results/<run_id>                             after Ctrl-C
-  envolve write --config configs/bipedal_walker.yml                   your own Gymnasium task
+  envolve write --resume results/<run_id>                             go on after Ctrl-C
+  envolve write --config configs/bipedal_walker.yml                   your own Gymnasium environment
 
-Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base-url, LLM_API_KEY, and written nowhere. Flags may be
-written with - or _. Exit codes: 0 the best has a score, 1 nothing has, or it cannot go on, 2 wrong arguments,
+API keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base-url, LLM_API_KEY, and are never stored. Flags
+may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, or it cannot start or
+continue, 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 

@@ -29,22 +29,23 @@ from envolve.outer.controls.rows import CONTROLS, Bench, Row
 from envolve.outer.controls.table import show, write
 
 HELP = """\
-Compare an evolved world with simple controls that could explain its effect. Every row is tested on the real task; its
-real steps are the steps on the task that were needed to make the row.
+Compare an evolved world with simple controls that could explain its effect. The command prints one row per control:
+the return on the real task, and the real steps, i.e. the steps on the task that the control needed.
 
   envolve controls results/<run_id>/model.pt
   envolve controls results/<run_id>/model.pt --only greedy hand_made --json controls.json
 
   world        agents trained in the world, as evolution trains them
   tuned        agents with tuned hyperparameters, trained on the task itself (configs/baselines)
-  greedy       no agent: in every state the action with the highest reward of the world
-  classifier   bandits: a supervised classifier of the action with the highest reward in the world's own contexts
-  hand_made    SEs: a hand-written policy, and agents in a bandit that teaches it; no step of the task
-  distilled    SEs: an agent trained on the task, and agents in a bandit distilled from it
-  potential    RNs of finite tasks: agents in a potential that is the optimal value function
+  greedy       no agent: the action with the highest reward of the world in every state
+  classifier   bandits: a supervised classifier, trained on the world's contexts to predict the action with the
+               highest reward
+  hand_made    SEs: a hand-written policy, and agents trained in a bandit made from it; needs no step on the task
+  distilled    SEs: an agent trained on the task, and agents trained in a bandit distilled from it
+  potential    RNs of finite tasks: agents trained with the optimal value function as the potential
   direct       a policy evolved on the task itself, with as many real steps as the evolution of the world took
 
-Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
@@ -52,25 +53,25 @@ class Args(EventArgs):
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
     """A model.pt that GTN_master.py wrote."""
     agents: int = 20
-    """Number of agents in the world, on the task, and in the bandits of the controls."""
+    """Number of agents in the world, on the task, and in the bandits of each control."""
     repeats: int = 5
-    """Repetitions of each control (bandit, expert, search or classifier), each with its own random seed. The bandits
-    divide --agents among themselves."""
+    """Repetitions of each control (bandit, expert, search or classifier), each with its own random seed. The --agents
+    of a control are divided among its bandits."""
     episodes: int = 20
-    """Test episodes of policies that are not learned."""
+    """Test episodes of each policy that is not trained as an agent, e.g. greedy and hand_made."""
     real_steps: int | None = None
-    """Budget of direct evolution in real steps. Default: the real steps that the world's own evolution spent."""
+    """Budget of the control direct, in real steps. Default: the real steps that the evolution of the world took."""
     only: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
     """Controls to run. Default: all that apply to this world."""
     seed: int = 0
-    """Random seed of agents and fits. The evolution never uses the seeds made from it."""
+    """Random seed of the agents and of the fitted controls. The evolution never uses the seeds derived from it."""
     threads: int = 0
-    """CPU threads; 0: all."""
+    """CPU threads; 0: all that this process may use."""
     plugins: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """The run's folder, if its environment, task or learner is a file of your own or of another package: allows to
-    execute the files that the world names with their SHA-256."""
+    """Folder of the run. Needed if its environment, task or learner is a Python file of your own or of another package.
+    Allows the command to execute the files there that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the summary and the raw lists to this JSON file."""
+    """Also write the summary and the numbers of every agent to this JSON file."""
 
 
 def check(args: Args) -> list[str]:

@@ -37,12 +37,13 @@ from envolve.outer.shapers.plan import task_and_engine
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
 HELP = """\
-Print what shapers can read, of every task in a physics engine, as Markdown. With a task of mjlab or Isaac Lab,
-in an environment with that library, print its state and the numbers of its terms (docs/mjlab.md, docs/isaaclab.md).
+Print as Markdown what shapers can read in each physics task: names, shapes, units and meanings. For a task of mjlab or
+Isaac Lab, print its state and the weights and parameters of its terms (docs/mjlab.md, docs/isaaclab.md). This requires
+a Python environment with that library.
 
-  envolve tasks
-  envolve tasks --write
-  envolve tasks --task mjlab:Mjlab-Cartpole-Balance
+  envolve tasks                                            print all tasks
+  envolve tasks --write                                    update docs/shapers.md
+  envolve tasks --task mjlab:Mjlab-Cartpole-Balance        print one task
   envolve tasks --task mjlab:Mjlab-Velocity-Flat-Unitree-Go1 --terms go1.terms.json
 
 Exit codes: 0 printed or written, 1 the library is missing, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
@@ -90,12 +91,12 @@ def signatures() -> List[str]:
 @dataclass
 class Args:
     write: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Bring docs/shapers.md up to date, instead of printing."""
+    """Update docs/shapers.md instead of printing."""
     task: Optional[str] = None
-    """Print this task only."""
+    """Print only this task, e.g. Ant or mjlab:Mjlab-Cartpole-Balance."""
     terms: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """Write the weights and parameters of a task of mjlab or Isaac Lab in FILE, *.terms.json: a candidate to begin
-    from."""
+    """Write the weights and parameters of a task of mjlab or Isaac Lab to this file, *.terms.json, as a first candidate
+    for envolve shape."""
 
 
 def complain(text: object) -> None:

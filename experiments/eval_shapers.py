@@ -45,12 +45,13 @@ from envolve.outer.shapers.video import VideoError, film
 log = logging.getLogger("envolve")
 
 HELP = """\
-Evaluate every shaper file of a folder: train one agent per file, all of them in one simulator, test the final policies
-by the task's true score, and rank the files.
+Rank the shaper files in a folder. Each file is a candidate. The command trains one agent per candidate, all of them in
+one simulator, and ranks the candidates by the task's true score of their final policies.
 
-Each file is a candidate. It defines any of compute_reward, compute_observation, compute_torque, compute_terminal,
-compute_initial_state and compute_goal; the task's own versions serve for the rest (docs/shapers.md). A candidate that
-raises, or returns NaN or a wrong shape, fails without affecting the others. The task's own shapers compete as "human".
+A file defines any of compute_reward, compute_observation, compute_torque, compute_terminal, compute_initial_state and
+compute_goal. The task's own versions are used for the others (docs/shapers.md). A candidate fails if it raises an
+exception, or returns NaN or a wrong shape; this does not affect the other candidates. The task's own shapers are ranked
+as the candidate "human".
 
   envolve shape --task Cartpole --num-envs-per-shaper 64 --iterations 30
   envolve shape --task Anymal --shaper-types compute_reward compute_observation --json out.json
@@ -59,7 +60,7 @@ raises, or returns NaN or a wrong shape, fails without affecting the others. The
   envolve shape --task Ant --workers-on ray:HOST:PORT    on the machines of a Ray cluster (docs/ray.md)
 
 Flags may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, 2 wrong arguments,
-130 Ctrl-C, 143 SIGTERM (the results up to then are written)."""
+130 Ctrl-C, 143 SIGTERM (the results so far are written)."""
 
 
 KNOWN = "what was known is written; the same command begins anew"

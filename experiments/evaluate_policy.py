@@ -39,8 +39,8 @@ from envolve.outer.reporting.report import number
 from envolve.outer.shapers.video import VideoError, writable_format
 
 HELP = """\
-Evaluate a policy stored by train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes, returns with
-mean and 95 % interval, a JSON file, and a video.
+Evaluate a stored policy of train_distributed.py, train_goal.py or eval_shapers.py. The command runs greedy episodes,
+prints the mean return with its 95 % interval, and writes all returns to a JSON file. It can also record a video.
 
   envolve evaluate --run-dir results/quadruped --episodes 5 \\
       --checkpoint policy_checkpoint_0000500000 --seed 108 --video quadruped.mp4
@@ -48,7 +48,7 @@ mean and 95 % interval, a JSON file, and a video.
   envolve evaluate --run-dir results/<run of eval_shapers.py> --shaper my_rewards/best.py
 
 Equal seeds give equal episodes. In a run with a population, every member is evaluated and the best one is filmed.
-Warning: params.py in the folder of a distributed run, and the file after --shaper, are executed with all your rights.
+Warning: params.py in the folder of a distributed run and the --shaper file are executed with all your rights.
 
 Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM."""
@@ -59,19 +59,22 @@ class Args(EventArgs):
     exp_dir: Annotated[Path, tyro.conf.arg(name="run-dir", metavar="DIR")]
     """Folder of the run."""
     num_episodes: Annotated[int, tyro.conf.arg(name="episodes", aliases=["-n"])] = 5
-    """Episodes of each member."""
+    """Episodes per member of the population."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Name of the stored policy. Default: the newest."""
+    """Name of the stored policy, e.g. policy_checkpoint_0000500000. Default: the newest."""
     seed: int = 0
     """Random seed of the environment and its episodes."""
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Record a video of the first 20 s of the episodes in FILE, .mp4 or .gif."""
+    """Film the first 20 s of the episodes in FILE, .mp4 or .gif."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """File for all returns. Default: DIR/evaluation_<checkpoint>_seed<seed>.json, or .._stochastic.json."""
+    """JSON file for all returns. Default: evaluation_<checkpoint>_seed<seed>.json in --run-dir; with --stochastic
+    it ends in _stochastic.json."""
     shaper: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Runs of eval_shapers.py: the shaper file that the policy was trained with. The human's shapers need no file."""
+    """Runs of eval_shapers.py: the shaper file that the policy was trained with. Not needed for the task's own shapers
+    (human)."""
     stochastic: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Runs of train_goal.py: sample actions as in training, as early JaxGCRL did. Default, and in videos: greedy."""
+    """Runs of train_goal.py: sample actions as in training, as early versions of JaxGCRL did. Default: greedy actions.
+    Videos are always greedy."""
 
 
 def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies:

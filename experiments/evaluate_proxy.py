@@ -60,7 +60,8 @@ PROG = "evaluate_proxy.py"
 EVENTS = {"return": "returns", "train_steps": "train_steps", "first_solved_steps": "first_solved_steps"}
 TITLES = {"proxy": "in the evolved world", "real": "on the real task"}
 HELP = """\
-Train fresh agents in an evolved world and, beside them, on the real task; test all of them on the real task.
+Train fresh agents in an evolved world and other agents on the real task. Test all of them on the real task, and compare
+their returns and training steps.
 
   envolve evaluate-world results/<run_id>/model.pt --agent ddqn --agents 20 --vary-hp
 
@@ -72,26 +73,26 @@ class Args(EventArgs):
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
     """A model.pt that GTN_master.py wrote."""
     agent: str | None = None
-    """The learner, e.g. ddqn, ql, sarsa; default: the one the world was evolved with."""
+    """Learner, e.g. ddqn, ql, sarsa. Default: the one that the world was evolved with."""
     num_agents: Annotated[int, tyro.conf.arg(name="agents")] = 20
-    """Agents in the world, and as many on the real task."""
+    """Number of agents in the world, and again on the real task."""
     vary_hp: bool = False
-    """Draw each agent's learning rate, batch size, hidden size and number of layers around the configured values (ql,
-    sarsa: alpha and gamma)."""
+    """Draw each agent's hyperparameters around the configured values: learning rate, batch size, hidden size and number
+    of layers; for ql and sarsa alpha and gamma."""
     stop: Literal["budget", "early-out"] | None = None
-    """End of training in an SE: after the budget that it was evolved for, or by the early-out rule alone. Default:
-    budget, if the SE has one."""
+    """End of training in a synthetic environment (SE): budget (after the steps that the SE was evolved for) or
+    early-out (when the returns have settled). Default: budget, if the SE has one."""
     real: bool = True
     """Also train agents on the real task (--no-real skips them)."""
     seed: int = 0
-    """Random seed of the agents. The evolution never uses the seeds made from it."""
+    """Random seed of the agents. The evolution never uses the seeds derived from it."""
     threads: int = 0
-    """CPU threads; 0: all."""
+    """CPU threads; 0: all that this process may use."""
     plugins: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """The run's folder, if its environment, task or learner is a file of your own or of another package: allows to
-    execute the files that the world names with their SHA-256."""
+    """Folder of the run. Needed if its environment, task or learner is a Python file of your own or of another package.
+    Allows the command to execute the files there that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the summary and the raw lists to this JSON file."""
+    """Also write the summary and the numbers of every agent to this JSON file."""
 
 
 def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:

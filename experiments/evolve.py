@@ -39,23 +39,25 @@ from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 PROG = "evolve.py"
 HELP = """\
-Evolve a world for any Gymnasium environment, or for a task of your own, without a configuration. The command looks at
-the environment's spaces, measures its speed, and chooses world, learner, search and sizes for the time that is given.
-It prints this plan as a YAML file that `envolve run` takes, and evolves the world. A report ends it: agents of kinds
-that never saw the world train in the world, and on the environment for as many steps and for ten times as many.
+Evolve a world for any Gymnasium environment, or for a task of your own, without a configuration. The command reads the
+environment's spaces, measures its speed, and chooses world, learner, search and sizes that fit into --minutes. It
+prints this plan as YAML for `envolve run`, then evolves the world. At the end it writes a report: agents of kinds that
+were not used in the evolution train in the world, on the environment for the same number of steps, and, if there is
+time, on the environment for ten times as many.
 
   envolve evolve gymnasium:LunarLander-v3
   envolve evolve gymnasium:Pendulum-v1 --minutes 10 --json pendulum.json
   envolve evolve gymnasium:minigrid:MiniGrid-Empty-5x5-v0 --wrappers minigrid.wrappers:ImgObsWrapper
   envolve evolve my_task.py:MyTask                               a class in a file of your own
-  envolve evolve gymnasium:CartPole-v1 --check                   show the plan and stop
+  envolve evolve gymnasium:CartPole-v1 --check                   print the plan and exit
   envolve evolve --resume results/<run>                          go on after Ctrl-C
 
-The agents of the report are Stable-Baselines3's (pip install stable-baselines3) with their default hyperparameters.
-Without it they are this project's own learners of other kinds. The number of generations and of agents is chosen
-before the evolution, from --minutes and the measured speed. After that, nothing depends on the clock.
+The report uses the agents of Stable-Baselines3 (pip install stable-baselines3) with their default hyperparameters.
+Without that package it uses Envolve's own learners, except those used in the evolution. The numbers of generations
+and agents are fixed before the evolution, from --minutes and the measured speed. After that, results do not depend on
+the clock.
 
-Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume goes on)."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 QUICK = {"minutes": 1.5, "agents": 2, "steps": 2048}
 
@@ -63,48 +65,50 @@ QUICK = {"minutes": 1.5, "agents": 2, "steps": 2048}
 @dataclass
 class Args:
     env: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="ENV")]] = None
-    """The environment: gymnasium:ID, gymnasium:package.module:ID to import a package first, or
-    my_env.py:MyEnv, a class in a file in the current folder: an environment, or a task (envolve.Task)."""
+    """The environment: gymnasium:ID, or gymnasium:package.module:ID to import that module first, or my_env.py:MyEnv, a
+    class in a file in the current folder. The class is a Gymnasium environment or a task (envolve.Task)."""
     minutes: float | None = None
-    """Time for everything. Default: 30; with --quick 1.5."""
+    """Time for evolution and report together, in minutes. Default: 30; with --quick 1.5."""
     world: Annotated[str, tyro.conf.arg(metavar="KIND")] = AUTO
-    """What evolves: bandit (a contextual bandit), se (a synthetic environment), rn (a reward network), or auto."""
+    """Kind of world: bandit (contextual bandit), se (synthetic environment), rn (reward network) or auto."""
     learner: Annotated[str, tyro.conf.arg(metavar="NAME")] = AUTO
-    """Learner of the inner loop, e.g. DDQN_vary, TD3_vary or PPO; or auto."""
+    """Learner of the inner loop, e.g. DDQN_vary, TD3_vary or PPO, or auto."""
     search: Annotated[str, tyro.conf.arg(metavar="NAME")] = AUTO
-    """Search over worlds, as agents.gtn.search; or auto."""
+    """Search over worlds: a value of agents.gtn.search (docs/searches.md), e.g. nes or cma, or auto."""
     init: Annotated[str, tyro.conf.arg(metavar="KIND")] = AUTO
-    """First world: distilled (it teaches what an expert learned on the environment), random, or auto."""
+    """Initial world: distilled (from an expert that was trained on the environment), random or auto."""
     learners: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
-    """Agents of the report: ppo, dqn, a2c, sac, td3. Default: all that fit and that there is time for."""
+    """Kinds of agents in the report: ppo, dqn, a2c, sac, td3. Default: all that suit the environment and fit into
+    --minutes."""
     agents: int | None = None
-    """Agents of each kind at each place. Default: as many as there is time for, at most 10."""
+    """Agents of each kind, in the world and again on the environment. Default: as many as fit into --minutes, at most
+    10."""
     steps: int | None = None
-    """Training steps of an agent in the world. Default: 4096 to 10240, as there is time; PPO has 6144 at
-    least."""
+    """Training steps of an agent in the world. Default: 4096 to 10240, depending on --minutes; at least 6144 for
+    PPO."""
     wrappers: Annotated[list[str], tyro.conf.arg(metavar="MODULE:CLASS ...")] = field(default_factory=list)
-    """Wrappers around the environment; without a module: of gymnasium.wrappers. With arguments:
+    """Wrappers around the environment. A name without a module is looked up in gymnasium.wrappers. With arguments:
     '{RescaleObservation: {min_obs: -1, max_obs: 1}}'."""
     env_kwargs: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Arguments of the environment."""
+    """Keyword arguments for the environment."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values that override the plan's, e.g. agents.gtn.max_iterations=20."""
+    """Values that override the plan, e.g. agents.gtn.max_iterations=20."""
     seed: int = 0
     """Random seed of everything."""
     workers: int | None = None
-    """Processes. Default: one per core."""
+    """Worker processes. Default: one per core."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the run's folder is made."""
+    """Parent folder of new runs."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Go on with the run in this folder, with the plan that it has."""
+    """Continue the run in this folder with its stored plan. You may add only --workers, --wandb and --json."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print the plan and stop."""
+    """Print the plan and exit."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A quick look of about 1.5 minutes: few generations, two agents of each kind."""
+    """Quick look of about 1.5 minutes: few generations, two agents of each kind."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
+    """Also log to this Weights & Biases project, with models and films (docs/tracking.md)."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the figures of the report to this JSON file."""
+    """Also write the numbers of the report to this JSON file."""
 
 
 def check(args: Args) -> None:

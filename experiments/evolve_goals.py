@@ -53,15 +53,16 @@ from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 HELP = """\
-Evolve the distribution of goals, starts or both for training, so that agents do better on the task's own goals and
-starts. Each generation trains all perturbations side by side from scratch and scores them on the task's own starts and
-goals. Finally, fresh agents trained with and without the result are compared, with equal random seeds.
+Evolve a distribution of starts, goals or both to train with, so that agents do better on the task's own starts and
+goals. Each generation trains one member per perturbation, side by side and from scratch, and scores it on the task's
+own starts and goals. At the end, fresh agents that train with the evolved distribution are compared with agents that
+train with the task's own, with equal random seeds.
 
   envolve evolve-goals --task simple_u_maze --goal-family cells --num-timesteps 50000
   envolve evolve-goals --task reacher --start-family box --agent sac --use-her --num-envs 32
   envolve evolve-goals --resume results/<run>
 
-Exit codes: 0 complete, 1 cannot continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
 repeats the interrupted generation)."""
 
 log = logging.getLogger("envolve")
@@ -79,15 +80,21 @@ def build_parser() -> Parser:
     parser = Parser(
         "evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
-    parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
-    parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="continue the run in this folder with its stored arguments; you may add only --workers and --wandb",
+    )
+    parser.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: a new folder in --results-dir)")
+    parser.add_argument(
+        "--results-dir", default="results", metavar="DIR", help="parent folder of new runs (default: results)"
+    )
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument(
         "--workers",
         type=int,
-        metavar="W",
-        help="local worker processes that train the members, --chunk-size at a time; default: this process trains them",
+        metavar="N",
+        help="number of local workers, which train --chunk-size members at a time (default: this process trains all)",
     )
     add_section(parser, "search", EvolveSection)
     add_section(parser, "training", Inner)

@@ -35,16 +35,18 @@ from envolve.outer.shapers.video import VideoError, writable_format
 
 PROG = "film_world.py"
 HELP = """\
-Film agents in an evolved world beside the task. Fresh agents are trained in the world as it was evolved for, then play
-in the world and on the task. Of a reward network, the other side is agents trained with the task's own reward for as
-many steps. The film loops; in the run's folder, envolve report shows it.
+Film agents in an evolved world and on the task, side by side. Fresh agents are trained in the world as in its
+evolution, then play in the world and on the task. For a reward network, both sides play on the task: one side trained
+with the evolved reward, the other for as many steps with the task's own reward. The film loops. envolve report shows a
+film that is in the folder of its run.
 
   envolve film results/<run_id>
   envolve film results/<run_id>/model.pt --out film.gif --agents 1 --steps 100
 
-Classic control tasks are drawn by Gymnasium's own renderers (pip install 'envolve[baselines,video]'), robots of MuJoCo
-with sky and floor, gridworlds as cells. Other environments from outside, your own among them, have no drawing.
-Exit codes: 0 the film is there, 1 the world or the film cannot be made, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+Classic control tasks, LunarLander and BipedalWalker are drawn by Gymnasium's renderers (pip install
+'envolve[baselines,video]'), MuJoCo robots with sky and floor, and gridworlds as cells. Other environments from outside
+Envolve, your own among them, have no drawing and cannot be filmed. Neither can environments with wrappers.
+Exit codes: 0 the film is written, 1 the world cannot be read or filmed, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 FAILURES = (WorldFileError, VideoError, ValueError)  # what film() raises beside ConfigError
 MODEL = "model.pt"
 MOST = {"agents": 4, "steps": 2000}  # rows of the film; steps, which decide its length
@@ -53,17 +55,17 @@ MOST = {"agents": 4, "steps": 2000}  # rows of the film; steps, which decide its
 @dataclass
 class Args:
     world: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
-    """A model.pt, or the folder of a run with one."""
+    """A model.pt that GTN_master.py wrote, or the folder of its run."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The film, .gif or .mp4. Default: world.gif beside the world."""
+    """File of the film, .gif or .mp4. Default: world.gif in the folder of the world."""
     agents: int = 2
-    """Agents, a row each, at most 4; each has a random seed of its own."""
+    """Number of agents, at most 4. Each has its own row in the film and its own random seed."""
     steps: int = 200
-    """Most steps of an episode that are shown."""
+    """Steps shown of each episode, at most."""
     seed: int = 0
     """Random seed of agents and episodes."""
     threads: int = 0
-    """CPU threads; 0: all."""
+    """CPU threads; 0: all that this process may use."""
 
 
 def film(args: Args) -> int:

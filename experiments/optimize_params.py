@@ -52,15 +52,15 @@ from envolve.outer.reporting.wandb_run import check_wandb, followed
 log = logging.getLogger("envolve")
 
 HELP = """\
-Searches hyperparameters: BOHB over NES over RL. STUDY defines the search space, the budget and loss of a trial, and
-the end of the search (docs/hpo.md).
+Search hyperparameters: BOHB over NES over RL. BOHB proposes configurations, and each trial evaluates one of them. STUDY
+defines the search space, the budget and loss of a trial, and when the search ends (docs/hpo.md).
 
   envolve tune configs/spaces/cartpole_syn_env.yaml          all on this machine
-  envolve tune STUDY.yaml --check                            what would be searched
+  envolve tune STUDY.yaml --check                            validate it and print what would be searched
   envolve tune --resume results/<run_id>                     go on after Ctrl-C
   envolve tune STUDY.yaml --workers-on ray:HOST:PORT         on the machines of a Ray cluster (docs/ray.md)
 
-On several machines that share a folder, e.g. with two NES masters of two workers each:
+On several machines that share the folder DIR, here with two NES masters and two workers per master:
 
   envolve worker 0 0 --sync-dir DIR/sync &     envolve worker 0 1 --sync-dir DIR/sync &
   envolve worker 1 0 --sync-dir DIR/sync &     envolve worker 1 1 --sync-dir DIR/sync &
@@ -68,10 +68,10 @@ On several machines that share a folder, e.g. with two NES masters of two worker
   envolve tune STUDY.yaml 1 2 --run-dir DIR &      NES master 1
 
 Any process may be killed and restarted, in any order; the results do not change. All processes end with the search.
-slurm/ has scripts for clusters.
+On a SLURM cluster, use envolve submit.
 
-Exit codes: 0 the search is complete, 1 it cannot start or continue, 2 wrong arguments or study, 130 and 143 stopped
-(resumable)."""
+Exit codes: 0 the search is complete, 1 it cannot start or continue, 2 wrong arguments or study, 130 Ctrl-C,
+143 SIGTERM (resumable)."""
 
 FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is done
 
@@ -79,33 +79,33 @@ FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is d
 @dataclass
 class Args:
     study: tyro.conf.Positional[Path | None] = None
-    """Study: a YAML file of configs/spaces/, or your own."""
+    """Study: a YAML file in configs/spaces/, or your own file."""
     bohb_id: tyro.conf.Positional[int | None] = None
-    """Index of this process: 0 is the search and NES master 0, b > 0 is NES master b. Without it, everything runs on
-    this machine."""
+    """Index of this process: 0 runs the search and NES master 0; b > 0 runs NES master b. Without it, everything runs
+    on this machine, or on Ray with --workers-on."""
     bohb_workers: tyro.conf.Positional[int | None] = None
-    """Number of NES masters, including the one of the search."""
+    """Number of NES masters, including master 0."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Shared folder of the run; a search found there is continued. Default: a new folder, with BOHB_ID
-    results/bohb_<study>."""
+    """Folder of the run, shared by all processes. A search found there is continued. Default: a new folder; with
+    BOHB_ID, results/bohb_<study>."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Continue the search in this folder with the study stored there."""
+    """Continue the search in this folder with its stored study."""
     masters: int | None = None
-    """Without ids: NES masters on this machine (default: 1), or on Ray (default: one per trial at once)."""
+    """Number of NES masters if BOHB_ID is not given. Default: 1 on this machine; on Ray one per concurrent trial."""
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
-    """Workers that each NES master starts itself. Default without ids: one per core, shared among the masters; with ids
-    none, for they are started as GTN_worker.py; on a Ray cluster that runs: 1."""
-    workers_on: Annotated[str, tyro.conf.arg(metavar="WHAT", help=WORKERS_ON)] = FILES
+    """Workers that each NES master starts. Default: one per core, divided among the masters; on a running Ray cluster
+    1; with BOHB_ID none, because you start the workers with GTN_worker.py."""
+    workers_on: Annotated[str, tyro.conf.arg(metavar="PLACE", help=WORKERS_ON)] = FILES
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values that override the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
+    """Values that override STUDY, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Parent folder of new runs."""
     storage: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """Copy every trial into this SQLite file as it ends, for optuna-dashboard; several studies may share a file."""
+    """Copy every finished trial to this SQLite file, for optuna-dashboard. Several studies may share a file."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
+    """Also log to this Weights & Biases project, with models and films (docs/tracking.md)."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Validate the study, print what would be searched, then exit."""
+    """Validate the study, print what would be searched, and exit."""
     nes_master: tyro.conf.FlagCreatePairsOff[bool] = False
     """Run only NES master BOHB_ID (internal: the search starts its own masters with this flag)."""
     parent_pid: int = 0

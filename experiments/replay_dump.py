@@ -31,15 +31,15 @@ from envolve.outer.shapers.plan import check_video
 from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format
 
 HELP = """\
-Show what a simulation of mjlab or Isaac Lab did before it diverged: per control step the largest action, the fastest
-joint and its speed. The files diverged_<candidate>.pt are written by `envolve shape --engine mjlab` or `isaaclab`
-(docs/mjlab.md).
+Show the last control steps of a simulation of mjlab or Isaac Lab before it diverged. For each step, the command prints
+the largest action, the fastest joint and its speed. `envolve shape --engine mjlab` or `isaaclab` writes the files
+diverged_<candidate>.pt (docs/mjlab.md).
 
   envolve replay results/shapers_.../diverged_my_reward.pt
   envolve replay results/shapers_.../diverged_my_reward.pt --video blown_up.gif
 
-Names of joints and films are of mjlab's tasks, and need mjlab and a renderer. Exit codes: 0 shown, 1 no film could be
-made, 2 wrong arguments or a file that is no dump, 130 Ctrl-C, 143 SIGTERM."""
+Joint names and films are available only for tasks of mjlab. They require mjlab; films also require a renderer.
+Exit codes: 0 shown, 1 no film could be made, 2 wrong arguments or not a dump file, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
@@ -47,9 +47,9 @@ class Args:
     """Arguments of replay_dump.py."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """File diverged_<candidate>.pt."""
+    """A file diverged_<candidate>.pt."""
     last: int = 20
-    """Control steps to print, the last ones."""
+    """Number of last control steps to print."""
     video: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Film the states in FILE, .mp4 or .gif."""
 

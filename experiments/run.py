@@ -47,17 +47,18 @@ from envolve.outer.exchange.machine import OWN_SYNC, ExchangeError
 from envolve.outer.ray.address import FILES, RAY, WORKERS_ON, check_on_ray
 
 HELP = """\
-Evolves a synthetic environment or a reward network, as the configuration says.
+Evolve a synthetic environment or a reward network, as described by a configuration file.
 
   envolve run default_config_cartpole_syn_env.yaml --single      all on this machine
-  envolve run default_config_cartpole_syn_env.yaml --check       show what would run
+  envolve run default_config_cartpole_syn_env.yaml --check       validate it and print what would run
   envolve run --resume results/<run_id>                          go on after Ctrl-C
   envolve run CONFIG --workers-on ray:HOST:PORT                  on the machines of a Ray cluster
 
-Without --single, workers are started by hand or by SLURM, before or after: envolve worker 0 0 &"""
+Without --single, --workers or --workers-on ray, start the workers yourself (envolve worker 0 0 &) or with SLURM, before
+or after the master."""
 
 EXIT_CODES = """\
-Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments or configuration,
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration,
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 PROG = "GTN_master.py"  # its old door
@@ -67,36 +68,44 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROG, description=HELP, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("config", nargs="?", metavar="CONFIG", help="a default_config_*.yaml or your own")
     parser.add_argument(
-        "--single", action="store_true", help="start local workers, one per core, and end them with the run"
+        "config", nargs="?", metavar="CONFIG", help="configuration: a default_config_*.yaml or your own file"
+    )
+    parser.add_argument(
+        "--single", action="store_true", help="start local workers, one per core, and stop them at the end of the run"
     )
     parser.add_argument(
         "--workers",
         dest="num_workers",
         type=int,
-        metavar="W",
-        help="how many local workers; implies --single (default: one per core)",
+        metavar="N",
+        help="number of local workers; implies --single (default: one per core)",
     )
     parser.add_argument(
-        "--resume", metavar="DIR", help="continue the run in results/<run_id>; with local workers if it was begun so"
+        "--resume",
+        metavar="DIR",
+        help="continue the run in this folder with its stored configuration, and with local workers if it had them",
     )
-    parser.add_argument("--seed", type=int, metavar="S", help="overrides the configuration's seed")
+    parser.add_argument("--seed", type=int, metavar="N", help="random seed; overrides the one in CONFIG")
     parser.add_argument(
         "--task",
         metavar="NAME",
-        help="another task than the configuration's, with the same world and agents: gymnasium:ID, my_task.py:Class "
-        "beside the configuration, or a built-in one",
+        help="task instead of the one in CONFIG, with the same settings of world and agents: gymnasium:ID, a built-in "
+        "task, or my_task.py:Class, a class in a file in the folder of CONFIG",
     )
     parser.add_argument(
         "--wrappers",
         nargs="+",
         default=[],
         metavar="MODULE:CLASS",
-        help="with --task gymnasium:ID: wrappers around the environment",
+        help="wrappers around the environment, with --task gymnasium:ID",
     )
     parser.add_argument(
-        "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="with --task: arguments of the environment"
+        "--env-kwargs",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="keyword arguments for the environment, with --task",
     )
     parser.add_argument(
         "--set",
@@ -105,30 +114,33 @@ def build_parser() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="override a value, e.g. --set agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
+        help="values that override CONFIG, e.g. agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
     )
     parser.add_argument(
-        "--bohb-id", type=int, metavar="B", help="which workers are this master's (default: 0, or as the run was begun)"
+        "--bohb-id",
+        type=int,
+        metavar="N",
+        help="number of this master, which its workers name as BOHB_ID (default: 0; with --resume as stored)",
     )
     parser.add_argument(
-        "--results-dir", default="results", metavar="DIR", help="where runs are kept (default: results)"
+        "--results-dir", default="results", metavar="DIR", help="parent folder of new runs (default: results)"
     )
     parser.add_argument(
         "--sync-dir",
         metavar="DIR",
-        help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/; with "
-        "--resume as the run was begun)",
+        help="folder shared by master and workers (default: <results-dir>/GTN_sync; with --single, sync/ in the run's "
+        "folder; with --resume, as stored)",
     )
     parser.add_argument(
         "--workers-on",
         default=FILES,
-        metavar="WHAT",
+        metavar="PLACE",
         help=WORKERS_ON,
     )
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
-    parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
+    parser.add_argument("--quit-workers", action="store_true", help="tell the workers to exit when the run is complete")
     parser.add_argument(
-        "--check", action="store_true", help="validate the configuration, print what would run, and stop"
+        "--check", action="store_true", help="validate the configuration, print what would run, and exit"
     )
     return parser
 

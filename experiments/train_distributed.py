@@ -52,10 +52,12 @@ from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 EXIT_CODES = """
-Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration, 130 Ctrl-C, 143 SIGTERM
+(resumable)."""
 HELP = f"""\
-Trains the agent described by a class TrainParams in its environment. In each iteration, all collectors add transitions
-to one replay buffer, the learner makes num_steps_per_iter gradient steps, and all collectors receive the new policy.
+Train an agent in your own environment; a class TrainParams describes both. In each iteration, all collectors add
+transitions to one replay buffer, the learner makes num_steps_per_iter gradient steps, and all collectors receive the
+new policy.
 
   envolve distributed --params my_params.py --config my.json --run-dir results/mine
   envolve distributed ... --collectors 8 --workers-on ray:HOST:PORT    on the machines of a Ray cluster (docs/ray.md)
@@ -68,7 +70,7 @@ my_params.py:
 algorithm = "CRL" trains a goal-conditioned agent. Its environments need dictionary observations with the keys
 observation, achieved_goal and desired_goal, as in Gymnasium-Robotics.
 
-The run's folder keeps copies of both files, the policies, evaluations and TensorBoard events. The same command
+The folder of the run contains copies of both files, the policies, evaluations and TensorBoard events. The same command
 continues an interrupted run from the copies. To watch a run: tensorboard --logdir DIR
 
 Attributes of TrainParams, which "train_params" in the JSON overrides (docs/train_params.md):
@@ -88,24 +90,25 @@ class Args:
     params: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """Python file that defines the class TrainParams."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json")] = None
-    """What TrainParams.env_config holds; "curriculum" in it moves the environment's parameters."""
+    """JSON file that is read into TrainParams.env_config. Its key "train_params" overrides attributes of TrainParams;
+    its key "curriculum" changes parameters of the environment during training (docs/train_params.md)."""
     exp_dir: Annotated[Path | None, tyro.conf.arg(name="run-dir", metavar="DIR")] = None
-    """The run's folder; one that exists goes on. Default: results/<name of --params>."""
+    """Folder of the run. A run found there is continued. Default: results/<name of --params>."""
     num_collectors: Annotated[int, tyro.conf.arg(name="collectors")] = 1
-    """Programs that collect; they share the steps of an iteration."""
+    """Number of collectors, which divide the environment steps of an iteration among themselves."""
     mode: Literal["lockstep", "async"] = "lockstep"
-    """lockstep: programs wait for each other and results are bit-identical. async: collectors and learner run
-    concurrently; a collector's policy is at most two versions old."""
+    """lockstep: collectors and learner wait for each other, and equal seeds give bit-identical results. async: they run
+    concurrently, and a collector's policy is at most two versions old."""
     processes: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Run each program in its own process and restart it when it crashes. --mode async requires this flag; lockstep
-    results do not depend on it. For several machines see docs/distributed.md."""
-    workers_on: Annotated[str, tyro.conf.arg(metavar="WHAT", help=PROGRAMS_ON)] = HERE
+    """Run each program (collector, learner, evaluator) in its own process, and restart it when it crashes. --mode async
+    requires this flag. Results with lockstep do not depend on it. For several machines see docs/distributed.md."""
+    workers_on: Annotated[str, tyro.conf.arg(metavar="PLACE", help=PROGRAMS_ON)] = HERE
     seed: int = 0
     """Random seed of the whole run."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
+    """Also log to this Weights & Biases project, with models and films (docs/tracking.md)."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Smoke test: a few iterations of short episodes."""
+    """Quick look: a few iterations of short episodes."""
 
 
 def train(args: Args) -> int:

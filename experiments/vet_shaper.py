@@ -36,15 +36,15 @@ from envolve.llm.vetting.vet import Vetted, Vetter
 from envolve.outer.reporting.report import precise
 
 HELP = """\
-Vets a shaper as if a model had written it: extracts the code from the file, checks it, runs it in a jail on real states
-of the task, and converts it to a graph of tensor operations with its constants as parameters (docs/auto_shape.md,
-docs/security.md). The file may be Python code, or a model's reply with code in it.
+Vet a shaper as if a language model had written it. The command extracts the code from the file, checks it, runs it in a
+jail on real states of the task, and converts it to a graph of tensor operations with its constants as parameters
+(docs/auto_shape.md, docs/security.md). The file may be Python code, or a model's reply that contains code.
 
   envolve vet my_reward.py --task Ant --shaper-types compute_reward
   envolve vet reply.txt --task Anymal --out my_reward.graph.json
 
-The graph file can be a candidate of eval_shapers.py. Exit codes: 0 accepted, 1 refused, 2 wrong arguments or no jail on
-this system, 130 Ctrl-C, 143 SIGTERM."""
+eval_shapers.py accepts the graph file as a candidate. Exit codes: 0 accepted, 1 refused, 2 wrong arguments or no jail
+on this system, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Args:
     """Arguments of vet_shaper.py."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """Python file, or the saved reply of a model."""
+    """Python file, or the saved reply of a language model."""
     task: str = "Anymal"
     """Task of the shaper, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
@@ -60,7 +60,7 @@ class Args:
     out: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """File for the graph of an accepted shaper, *.graph.json."""
     allow_unprotected: bool = False
-    """Run the code although this system cannot jail it (docs/security.md)."""
+    """Run code even if this system cannot provide the full jail (docs/security.md)."""
 
 
 def complain(text: object) -> None:

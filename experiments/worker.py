@@ -27,21 +27,22 @@ from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.worker import SecondWorkerError, Worker
 
 HELP = """\
-A worker takes members of the population from a master, trains an agent in each member's world, and hands back the
-scores. Start as many as there are cores, each with its own ID, before or after the master:
+Start a worker. It takes members of the population from a master, trains an agent in each member's world, and returns
+the scores. Start one per core, each with its own ID, before or after the master:
 
   envolve worker 0 0 &
   envolve worker 0 1 &
   envolve run default_config_cartpole_syn_env.yaml
 
-BOHB_ID must be the master's --bohb-id (0 unless told otherwise), --sync-dir the folder both sides see. A worker may be
-killed and started again at any time: its work goes to another, and results do not depend on which worker did what.
-With 'GTN_master.py CONFIG --single' the master starts its workers itself and this command is not needed."""
+BOHB_ID must equal the master's --bohb-id (default: 0). --sync-dir must be a folder that master and workers share. A
+worker may be killed and started again at any time: another worker takes over its work, and results do not depend on
+which worker did what. With 'GTN_master.py CONFIG --single' the master starts its own workers, and this command is not
+needed."""
 
 PROG = "GTN_worker.py"  # its old door
 EXIT_CODES = """\
-Exit codes: 0 told to quit by the master, 1 a worker with these ids is running already or the folder cannot be used,
-2 wrong arguments, 130 or 143 stopped by Ctrl-C or SIGTERM."""
+Exit codes: 0 told to quit by the master, 1 a worker with these ids is already running or the folder cannot be used,
+2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
 
 def _id(text: str) -> int:
@@ -54,25 +55,30 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROG, description=HELP, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("bohb_id", type=_id, metavar="BOHB_ID", help="which master to work for: its --bohb-id")
-    parser.add_argument("id", type=_id, metavar="ID", help="this worker's own number; any that no other worker has")
+    parser.add_argument("bohb_id", type=_id, metavar="BOHB_ID", help="--bohb-id of the master to work for")
     parser.add_argument(
-        "--sync-dir", default="results/GTN_sync", metavar="DIR", help="folder of the exchange (default: %(default)s)"
+        "id", type=_id, metavar="ID", help="number of this worker; no other worker of the master may have it"
+    )
+    parser.add_argument(
+        "--sync-dir",
+        default="results/GTN_sync",
+        metavar="DIR",
+        help="folder shared by master and workers (default: %(default)s)",
     )
     parser.add_argument(
         "--heartbeat",
         type=float,
         default=1.0,
         metavar="SECONDS",
-        help="time between signs of life (default: %(default)s)",
+        help="time between heartbeats (default: %(default)s)",
     )
     parser.add_argument(
         "--plugins",
         action="append",
         default=[],
         metavar="DIR",
-        help="folder of a run, or of runs: Python files of the user's own that lie there may be executed if a chunk "
-        "names them with their checksum (default: none is executed)",
+        help="folder of a run, or of several runs: allows the worker to execute Python files there that the master "
+        "names with their SHA-256 (default: no such file is executed)",
     )
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)  # a local worker ends with its master
     return parser

@@ -29,22 +29,22 @@ from envolve.worlds.file import WorldError
 
 PROG = "worlds.py"
 HELP = """\
-Show the zoo: worlds that were evolved with this project, for anyone to train in. Using one needs NumPy and Gymnasium
-alone: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
+List, show, test and extend the zoo, a collection of evolved worlds to train agents in. To train in one, you need only
+NumPy and Gymnasium: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
 
-  envolve worlds list                          all of them, with what unseen agents reach
-  envolve worlds show CartPole-v1-bandit       how a world was made, what it cost, and its figures
-  envolve worlds pictures CartPole-v1-bandit --out world.png
-  envolve worlds test CartPole-v1-bandit --learners dqn a2c    train agents in a world, and on its task
-  envolve worlds add results/<run_id>          put the world of a run on the shelf, with a card
-  envolve worlds add results/<run_id> --distilled   the world that experts taught, before any evolution
+  envolve worlds list                          list all worlds, with the returns of agents that train in them
+  envolve worlds show CartPole-v1-bandit       print the card: how the world was made, its cost and its results
+  envolve worlds pictures CartPole-v1-bandit --out world.png     draw the world
+  envolve worlds test CartPole-v1-bandit --learners dqn a2c      train agents in the world and on its task
+  envolve worlds add results/<run_id>          add the world of a run to the zoo, with a card
+  envolve worlds add results/<run_id> --distilled      add the distilled world that the run began with
 
-`add` takes contextual bandits of Gymnasium environments. A run of `envolve evolve` has the figures for the card in its
-report. For any other run, and where --agents, --steps or --learners is given, agents that the world never saw are
-trained in it and on the environment. `test` trains agents of Stable-Baselines3 with their default hyperparameters;
---save writes what they reach into the world's card. Ctrl-C keeps the agents that are finished.
+`add` accepts contextual bandits of Gymnasium environments. It takes the results for the card from the report of
+`envolve evolve`. For any other run, or with --agents, --steps or --learners, it trains agents of kinds that the world
+was not evolved with, in the world and on the environment. `test` trains agents of Stable-Baselines3 with their default
+hyperparameters. After Ctrl-C, finished agents are kept.
 
-Exit codes: 0 done, 1 it cannot be done, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
 ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
     "list": (),
@@ -58,25 +58,26 @@ ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
 @dataclass
 class Args:
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ACTION")]]
-    """list, show, pictures, test or add."""
+    """What to do: list, show, pictures, test or add."""
     what: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="NAME|RUN_DIR")]] = None
-    """show, pictures, test: the name of a world, or a .safetensors file; add: the folder of a run."""
+    """show, pictures, test: name of a world, or a .safetensors file; add: folder of a run."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """pictures: the PNG to write. Default: NAME.png."""
+    """pictures: PNG file to write. Default: NAME.png."""
     agents: int | None = None
-    """test, add: agents of each kind. Default: 5."""
+    """test, add: agents of each kind, at least 2. Default: 5."""
     steps: int | None = None
-    """test, add: their training steps. Default: 10,000."""
+    """test, add: training steps of each agent. Default: 10,000."""
     learners: tuple[str, ...] = ()
-    """test, add: kinds of agents, e.g. ppo a2c. Default: all that can act in it; add: that it was not evolved with."""
+    """test, add: kinds of agents, e.g. ppo a2c. Default: all kinds that suit the world; for add without the kind that
+    the world was evolved with."""
     save: bool = False
-    """test: write the figures into the world's card."""
-    results_dir: Path = Path("results")
-    """test: where finished agents are kept."""
+    """test: write the results into the world's card."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """test: parent folder for finished agents."""
     distilled: bool = False
-    """add: take the world that the run began with (`init: distilled`), not the evolved one."""
+    """add: add the world that the run began with (`init: distilled`) instead of the evolved one."""
     workers: int | None = None
-    """test, add: processes. Default: one per core."""
+    """test, add: worker processes. Default: one per core."""
 
 
 def work(args: Args) -> int:

@@ -179,7 +179,7 @@ def render(command: Command, what: Declared, everything: bool) -> str:
     left_out = len(what.flags) - len(flags)
     positionals = [flag for flag in flags if flag.positional]
     words = " ".join(f.spelt.strip() if f.spelt.endswith(" ") else f"[{f.spelt}]" for f in positionals)
-    tail = " -- WORDS" if command.module.startswith("slurm.") else ""
+    tail = " -- STUDY|CONFIG|COMMAND ..." if command.module.startswith("slurm.") else ""
     lines = [f"Usage: envolve {command.name}{' ' * bool(words)}{words} [FLAGS]{tail}", "", *first.splitlines()]
     lines += ["", "Examples:", *examples.splitlines()]
     for group in _ordered(flags):

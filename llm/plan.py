@@ -19,7 +19,7 @@ from envolve.llm.gym.setup import GymOptions
 from envolve.llm.models.chat import Budget
 from envolve.llm.models.prices import Price, parse_prices
 from envolve.llm.models.request import ChatError
-from envolve.llm.ranges import WITH_RESUME, changed, given, out_of_range, without_effect
+from envolve.llm.ranges import WITH_RESUME, changed, given, of_other_types, out_of_range, without_effect
 from envolve.llm.settings import Settings
 from envolve.llm.tune import TuneSettings
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
@@ -167,6 +167,8 @@ def stored_args(args: Args) -> Args:
     known = {f.name: f for f in dataclasses.fields(args)}
     if not isinstance(stored, dict) or not set(stored) <= set(known):
         raise ConfigError([f"{path}: found no arguments of auto_shape.py, expected the config.yaml of such a run"])
+    if problems := of_other_types(stored, args):
+        raise ConfigError([f"{path}: {problem}" for problem in problems])
     for name in ("results_dir", "config"):
         stored[name] = None if stored.get(name) is None else Path(stored[name])
     if problems := changed(args, stored):

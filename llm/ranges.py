@@ -1,9 +1,16 @@
-"""Number ranges of auto_shape.py's flags, and the flags allowed beside --config or --resume; checked first."""
+"""Number ranges of auto_shape.py's flags, types of those that a file holds, and the flags allowed beside --config or
+--resume; checked first."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Union, get_type_hints
+
+from typing_extensions import Literal, get_args, get_origin
+
+from envolve.core.registry import unknown
+from envolve.outer.config.yaml_lines import show
 
 if TYPE_CHECKING:
     from envolve.llm.arguments import Args
@@ -89,3 +96,33 @@ def changed(args: Args, stored: Dict[str, Any]) -> List[str]:
         for name, value in given(args).items()
         if name not in WITH_RESUME and name in stored and value != stored[name]
     ]
+
+
+KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "a path", list: "texts"}
+
+
+def of_other_types(stored: Dict[str, Any], args: Args) -> List[str]:
+    """Problems of a file's arguments whose values no flag could have given, a line each."""
+    hints = get_type_hints(type(args))
+    return [_expected(name, value, hints[name]) for name, value in stored.items() if not _fits(value, hints[name])]
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin = get_origin(kind)
+    if origin is Union:
+        return any(_fits(value, k) for k in get_args(kind))
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if origin is not None:  # a list, or a tuple of paths
+        return isinstance(value, list) and all(isinstance(v, str) for v in value)
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    return isinstance(value, str if kind is Path else kind)
+
+
+def _expected(name: str, value: Any, kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return unknown(f"arguments.{name}", value, get_args(kind))
+    kinds = get_args(kind) if get_origin(kind) is Union else (kind,)
+    words = [KINDS.get(get_origin(k) or k, "nothing") for k in kinds]
+    return f"arguments.{name}: found {show(value)}, expected {' or '.join(words)}"

@@ -103,6 +103,7 @@ class Steady(Evolution):
         self._over: set[int] = set()  # may be told
         self._seen: list[Individual] = []  # that the search has been told, and those in training
         self._first_batch: set[int] = set()  # with which the human's shapers are trained
+        self._pending = 0  # what is yet to come to _done
         self._done: queue.Queue[tuple[str, int, BaseException | None]] = queue.Queue()
         self._work: queue.Queue[tuple[tuple[int, ...], list[float]] | None] = queue.Queue()
         coordinator = threading.Thread(target=self._coordinate, name="steady", daemon=True)
@@ -158,10 +159,15 @@ class Steady(Evolution):
 
     def _events(self) -> Iterator[Event]:
         """Decisions: the planned ones, each when it can be taken, then new ones."""
-        for event in self._planned:
+        for number, event in enumerate(self._planned, 1):
             if event.do == ASK and (event.ids[0] >= self._total or event.ids[0] != self._asked):
                 break  # of a longer run
             while not self._possible(event):
+                if not self._pending:
+                    raise EventError(
+                        f"{self.folder / EVENTS}, line {number}: found {event.do} {list(event.ids)}, expected what can "
+                        "follow the lines before it"
+                    )
                 self._wait()
             yield event
         while True:
@@ -200,6 +206,7 @@ class Steady(Evolution):
             if self._closed:
                 raise KeyboardInterrupt from None
             return
+        self._pending -= 1
         if error is not None:
             raise error
         if what == TRAIN:
@@ -226,6 +233,7 @@ class Steady(Evolution):
         old = self._known.get(number)
         if old is not None:
             self._under_way[number] = old
+            self._pending += 1
             self._done.put((ASK, number, None))
             return
         self._under_way[number] = attempt(number, iteration, p)
@@ -234,6 +242,7 @@ class Steady(Evolution):
 
     def _begin(self, number: int, p: Proposal | None) -> None:
         """Asks and vets in a thread; None: again, with what was wrong."""
+        self._pending += 1
         thread = threading.Thread(target=self._reply, args=(number, p), name=f"attempt {number}", daemon=True)
         thread.start()
 
@@ -267,6 +276,7 @@ class Steady(Evolution):
         self._first_batch = self._first_batch or {i.id for i in accepted}
         self._seen += accepted
         self._training = ids
+        self._pending += 1
         self._work.put((ids, [i.short for i in self.individuals]))
 
     def _fresh(self, i: Individual) -> Individual:

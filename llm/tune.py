@@ -173,5 +173,17 @@ def tune(
 
 def read_generations(log: Path) -> list[tuple[np.ndarray, int]]:
     """Scores and environment steps of the generations in a log. Raises JSONLinesError."""
-    rows = [row for _, row in json_lines.read(log)]
-    return [(np.array([math.nan if x is None else x for x in row["scores"]]), int(row["steps"])) for row in rows]
+    out = []
+    for number, row in json_lines.read(log):
+        scores, steps = row.get("scores"), row.get("steps")
+        if (
+            not isinstance(scores, list)
+            or not all(x is None or type(x) in (int, float) for x in scores)
+            or type(steps) is not int
+            or steps < 0
+        ):
+            raise json_lines.JSONLinesError(
+                f'{log}, line {number}: found {row!r:.60}, expected {{"scores": [numbers], "steps": number}}'
+            )
+        out.append((np.array([math.nan if x is None else x for x in scores], dtype=np.float64), steps))
+    return out

@@ -14,8 +14,8 @@ from envolve.slurm.commands import COMMAND, CONFIG, MASTER, WORKER, SetupError, 
 from envolve.slurm.fleet import Fleet, new_name
 
 EXIT_CODES = """\
-Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments or SLURM refused the first jobs
-(none of them stays in the queue), 130 and 143 stopped watching (the jobs continue)."""
+Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments, or SLURM refused the first jobs
+(none of them stays in the queue), 130 Ctrl-C and 143 SIGTERM stop only the watching (the jobs continue)."""
 
 
 def at_least(least: int) -> Any:
@@ -46,31 +46,39 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run, visible on all nodes"
+        "--run-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the run, on a file system that all nodes share",
     )
     run = parser.add_argument_group("the run")
-    run.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="number of masters (default: 1)")
+    run.add_argument("--masters", type=at_least(1), default=1, metavar="N", help="number of masters (default: 1)")
     run.add_argument(
         "--workers",
         dest="workers_per_master",
-        metavar="W",
+        metavar="N",
         type=at_least(1),
         default=3,
-        help="workers of each (default: 3)",
+        help="workers per master (default: 3)",
     )
     run.add_argument(
         "--workers-per-task",
-        metavar="K",
+        metavar="N",
         type=at_least(1),
         default=1,
-        help="workers of a master in one task of an array (default: 1); it gets K times --cpus",
+        help="workers that share one task of the job array; the task gets N times --cpus (default: 1)",
     )
-    run.add_argument("--python", default=sys.executable, metavar="FILE", help="Python on the nodes (default: this one)")
-    run.add_argument("--setup", type=Path, metavar="FILE", help="script of bash commands that every task runs first")
+    run.add_argument(
+        "--python", default=sys.executable, metavar="FILE", help="Python interpreter on the nodes (default: this one)"
+    )
+    run.add_argument(
+        "--setup", type=Path, metavar="FILE", help="bash script that every task runs first, e.g. with module load"
+    )
     jobs = parser.add_argument_group("the jobs")
     jobs.add_argument("--partition", metavar="NAME", help="sbatch --partition")
     jobs.add_argument(
-        "--time", metavar="T", default="1-00:00:00", help="time limit of one job, e.g. 08:00:00 (default: a day)"
+        "--time", metavar="TIME", default="1-00:00:00", help="time limit of one job, e.g. 08:00:00 (default: a day)"
     )
     jobs.add_argument("--mem", metavar="SIZE", help="memory of one task, e.g. 2G")
     jobs.add_argument("--cpus", type=at_least(1), default=1, metavar="N", help="CPUs per worker (default: 1)")
@@ -79,35 +87,43 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
         "--lead",
         type=at_least(5),
         default=120,
-        metavar="S",
-        help="seconds before the time limit when a task is told to stop and requeue (default: 120)",
+        metavar="SECONDS",
+        help="a task is told to stop and requeue this long before its time limit (default: 120)",
     )
     jobs.add_argument(
         "--sbatch",
         action="append",
         default=[],
         metavar="OPTION",
-        help="any other sbatch option, e.g. --sbatch=--qos=low",
+        help="additional sbatch option for all jobs, e.g. --sbatch=--qos=low; may be repeated",
     )
     jobs.add_argument(
-        "--worker-sbatch", action="append", default=[], metavar="OPTION", help="sbatch option for workers only"
+        "--worker-sbatch",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="additional sbatch option for workers only; may be repeated",
     )
-    jobs.add_argument("--max-running", type=at_least(1), metavar="N", help="most workers running at the same time")
+    jobs.add_argument("--max-running", type=at_least(1), metavar="N", help="workers that run at the same time, at most")
     watch = parser.add_argument_group("watching")
     watch.add_argument(
-        "--poll", type=seconds, default=15, metavar="S", help="seconds between checks of the queue (default: 15)"
+        "--poll", type=seconds, default=15, metavar="SECONDS", help="time between checks of the queue (default: 15)"
     )
     watch.add_argument(
         "--max-submits",
         type=at_least(1),
         default=20,
         metavar="N",
-        help="most submits of one task before it is given up (default: 20)",
+        help="submissions of one task before it is given up (default: 20)",
     )
     watch.add_argument(
-        "--retry", action="store_true", help="submit tasks again that were given up, and restart the count of submits"
+        "--retry", action="store_true", help="resubmit tasks that were given up, and reset their number of submissions"
     )
-    watch.add_argument("--once", action="store_true", help="check once and exit (for cron); exit code 130 if not done")
+    watch.add_argument(
+        "--once",
+        action="store_true",
+        help="check the queue once and exit, e.g. in a cron job (exit code 130: not complete)",
+    )
     watch.add_argument("--stop", action="store_true", help="cancel all jobs of this run and exit")
     return parser
 

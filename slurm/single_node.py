@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Masters and workers on one machine, each on its own CPUs.
+"""Run masters and workers on one machine, each on its own CPUs, and restart them when they crash.
 
   envolve single-node --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
   envolve single-node --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
 
 The command uses the CPUs of its affinity mask; inside a SLURM job (slurm/single_node.sh) these are the CPUs of the job.
-The masters divide them, and each master shares its part with its workers, one worker per CPU. Crashed processes are
-restarted. SIGTERM, SIGINT and SIGUSR1 reach all processes as SIGTERM: masters save their state, and the same command
-continues. Workers end after the masters. Give a study, a configuration with options, or any command after --, as for
-submit.py; {BOHB_ID} and similar placeholders are replaced in it. Output goes to DIR/slurm/log/."""
+The CPUs are divided among the masters. Each master shares its CPUs with its workers, one worker per CPU. SIGTERM,
+SIGINT and SIGUSR1 reach all processes as SIGTERM: masters save their state, and the same command continues later.
+Workers end after the masters.
+
+After --, give a study, a configuration with options of GTN_master.py, or any command, as for submit.py. {BOHB_ID} and
+the other placeholders of submit.py are replaced in it. Logs: DIR/slurm/log/."""
 
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ from envolve.slurm.cpus import split
 from envolve.slurm.task import SIGNALS, free_signals, say
 
 EXIT_CODES = """\
-Exit codes: 0 all masters are complete, else the highest code of a master: 1 it cannot continue, 2 wrong arguments,
-130 and 143 stopped (the same command continues)."""
+Exit codes: 0 all masters are complete, else the highest code of a master: 1 it cannot start or continue, 2 wrong
+arguments, 130 Ctrl-C, 143 SIGTERM (the same command continues)."""
 QUICK_SECONDS, FIRST_DELAY, MAX_DELAY = 60.0, 0.5, 30.0  # a cluster's file system may need its time
 FINAL = {MASTER: (0, EXIT_WRONG), WORKER: ()}  # exit codes after which a role is not started again
 GRACE = 10.0  # seconds that processes have to end by themselves after their master
@@ -147,22 +149,29 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="number of masters (default: 1)")
+    parser.add_argument("--masters", type=at_least(1), default=1, metavar="N", help="number of masters (default: 1)")
     parser.add_argument(
         "--workers",
         dest="workers_per_master",
         type=at_least(1),
-        metavar="W",
-        help="workers of each (default: one per CPU of its part)",
+        metavar="N",
+        help="workers per master (default: one per CPU of its share)",
     )
     parser.add_argument(
-        "--python", default=sys.executable, metavar="FILE", help="Python that runs the programs (default: this one)"
+        "--python",
+        default=sys.executable,
+        metavar="FILE",
+        help="Python interpreter for the processes (default: this one)",
     )
     parser.add_argument(
-        "--max-starts", type=at_least(1), default=10, metavar="N", help="most starts of one process (default: 10)"
+        "--max-starts",
+        type=at_least(1),
+        default=10,
+        metavar="N",
+        help="starts of one process before it is given up (default: 10)",
     )
     parser.add_argument(
-        "--kill-after", type=seconds, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
+        "--kill-after", type=seconds, default=60, metavar="SECONDS", help="time from SIGTERM to SIGKILL (default: 60)"
     )
     return parser
 

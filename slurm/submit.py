@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Runs masters and workers on a SLURM cluster and keeps them running until the masters are complete.
+"""Run masters and workers on a SLURM cluster, and keep them running until the masters are complete.
 
   envolve submit --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
   envolve submit --workers 64 --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
-  envolve submit --run-dir results/my_run             go on watching (also after this program was killed)
-  envolve submit --run-dir results/my_run --stop      end all jobs of this run; it can be continued
+  envolve submit --run-dir results/my_run             continue watching, also after this program was killed
+  envolve submit --run-dir results/my_run --stop      cancel all jobs of this run; it can be continued
 
-It submits two job arrays (masters.sh, workers.sh), polls the queue, resubmits tasks that died, and stops the workers
-when their master has ended. Jobs that reach their time limit save their state and requeue themselves. Run this program
-in tmux or with nohup on the login node; it needs hardly any CPU time. If it ends, the jobs continue, but tasks that die
-are not resubmitted until you start it again.
+The command submits two job arrays (masters.sh, workers.sh), polls the queue, resubmits tasks that died, and stops the
+workers when their master has ended. Jobs that reach their time limit save their state and requeue themselves. Run this
+command in tmux or with nohup on the login node; it needs hardly any CPU time. If it ends, the jobs continue, but tasks
+that die are not resubmitted until you start it again.
 
 After --, give a study, a configuration with options of GTN_master.py, or any command. {BOHB_ID}, {MASTERS}, {RUN_DIR}
 and {SYNC_DIR} are replaced in it. For example, two runs with different random seeds:
 
   envolve submit --masters 2 --run-dir results/two -- default_config_cartpole_syn_env.yaml --seed {BOHB_ID}
 
-Logs: RUN_DIR/slurm/log/. Settings of your cluster: --setup FILE (module load ...), --sbatch=OPTION.
+Logs: DIR/slurm/log/. For the settings of your cluster, use --setup FILE (module load ...) and --sbatch=OPTION.
 Details: docs/slurm.md."""
 
 from __future__ import annotations

@@ -38,45 +38,61 @@ class CRLSection:
     critic_lr: float = option(3e-4, "Adam learning rate of both encoders", ge=0)
     alpha_lr: float = option(3e-4, "Adam learning rate of the temperature", ge=0)
     discounting: float = option(
-        0.99, "a goal is the state k steps later with probability in proportion to this to the power of k", gt=0, lt=1
+        0.99,
+        "discount factor: the goal is the state k steps later, with probability proportional to discounting^k",
+        gt=0,
+        lt=1,
     )
-    batch_size: int = option(256, "samples per update, each of which is a negative for all others", ge=2, le=65536)
+    batch_size: int = option(256, "samples per update; each sample is a negative for all others", ge=2, le=65536)
     energy_fn: str = option(
         "l2",
-        "similarity of a state-action pair and a goal; l2 has the square root, as the original",
+        "energy: similarity of a state-action pair and a goal; l2 is the Euclidean distance, l2_no_sqrt its square",
         choices=ENERGY_NAMES,
     )
     contrastive_loss_fn: str = option("symmetric_infonce", "contrastive loss of the encoders", choices=LOSS_NAMES)
-    logsumexp_penalty: float = option(0.0, "weight of the mean squared log-sum-exp of a row of logits", ge=0)
-    l2_penalty: float = option(0.0, "weight of the mean squared representations", ge=0)
-    no_resubs: bool = option(False, "leave the positive out of the log-sum-exp (100 is subtracted from it)")
-    use_c_target: bool = option(False, "a learned factor of the logits")
+    logsumexp_penalty: float = option(
+        0.0, "weight in the critic's loss of the squared log-sum-exp, averaged over the rows of logits", ge=0
+    )
+    l2_penalty: float = option(0.0, "weight in the critic's loss of the mean squared representations", ge=0)
+    no_resubs: bool = option(False, "leave the positive pair out of the log-sum-exp, by subtracting 100 from its logit")
+    use_c_target: bool = option(False, "multiply the logits by a learned factor")
     exploration_coef: float = option(
-        0.0, "energies l2, norm and dot: weight of |phi(s, a)| in the actor's loss, subtracted", ge=0
+        0.0,
+        "exploration bonus: subtract this times |phi(s, a)| from the actor's loss (energies l2, norm and dot)",
+        ge=0,
     )
     random_goals: float = option(
-        0.0, "probability that the actor learns with another sample's goal in place of its own", ge=0, le=1
+        0.0, "probability that the actor trains with the goal of another sample instead of its own", ge=0, le=1
     )
-    disable_entropy_actor: bool = option(False, "no entropy in the actor's loss")
-    use_ln: bool = option(False, "layer norm in the encoders")
-    h_dim: int = option(256, "hidden units of actor and encoders", ge=1, le=16384)
-    n_hidden: int = option(2, "hidden layers of actor and encoders", ge=1, le=1024)
-    repr_dim: int = option(64, "outputs of the encoders", ge=1, le=16384)
-    normalize_observations: bool = option(False, "normalise the actor's states and goals by running mean and deviation")
-    num_envs: int = option(256, "environments of each member", ge=1, le=10**5)
-    unroll_length: int = option(62, "decisions per environment between two phases of updates", ge=1, le=10**6)
+    disable_entropy_actor: bool = option(False, "leave the entropy term out of the actor's loss")
+    use_ln: bool = option(False, "layer normalisation in the encoders")
+    h_dim: int = option(256, "units per hidden layer of every network", ge=1, le=16384)
+    n_hidden: int = option(2, "hidden layers of every network", ge=1, le=1024)
+    repr_dim: int = option(64, "outputs of the encoders, i.e. the size of the representations", ge=1, le=16384)
+    normalize_observations: bool = option(
+        False, "normalise states and goals for the actor, by their running mean and standard deviation"
+    )
+    num_envs: int = option(256, "parallel environments per member", ge=1, le=10**5)
+    unroll_length: int = option(62, "decisions per environment and phase; updates follow each phase", ge=1, le=10**6)
     multiplier_num_sgd_steps: float = option(
-        1.0, "times num_envs (episode_length - 1) / batch_size: updates per phase; fractions add up", gt=0
+        1.0,
+        "updates per phase, as a multiple of num_envs * (episode_length - 1) / batch_size (fractions carry over)",
+        gt=0,
     )
     min_replay_size: int = option(1000, "decisions per environment before the first update", ge=1, le=10**9)
     max_replay_size: int = option(10_000, "replay buffer capacity in decisions per environment", ge=2, le=10**9)
     # here
-    skip_connections: int = option(0, "residual connections over this many hidden layers; 0: none", ge=0, le=1024)
-    activation: str = option("relu", "activation of actor and encoders", choices=("relu", "swish"))
+    skip_connections: int = option(
+        0, "residual connections that each span this many hidden layers; 0: none", ge=0, le=1024
+    )
+    activation: str = option("relu", "activation function of every network", choices=("relu", "swish"))
     policy_std: str = option(
         "softplus",
-        "standard deviation of the policy: softplus(x) + 0.001, as the original; bounded: log std from -5 to 2",
+        "standard deviation of the policy. softplus: softplus(x) + 0.001, as in the original; bounded: its "
+        "logarithm lies in [-5, 2]",
         choices=("softplus", "bounded"),
     )
-    target_entropy: float = option(0.5, "target entropy of the policy is minus this per action dimension")
+    target_entropy: float = option(
+        0.5, "target entropy of the policy, negated: the target is minus this times the number of actions"
+    )
     initial_alpha: float = option(1.0, "initial temperature", gt=0)

@@ -22,32 +22,41 @@ class GoalOffPolicySection:
 
     per_member: ClassVar[Tuple[str, ...]] = ("learning_rate", "discounting", "tau", "her_share")
 
-    learning_rate: float = option(3e-4, "Adam learning rate of actor, critics and temperature", ge=0)
+    learning_rate: float = option(3e-4, "Adam learning rate of actor, critics and (SAC) temperature", ge=0)
     discounting: float = option(
-        0.9, "discount; with use_her also the distribution of the goals' distance in time", gt=0, lt=1
+        0.9, "discount factor of the rewards, also used to draw hindsight goals (--her-goals future)", gt=0, lt=1
     )
     batch_size: int = option(256, "samples per update", ge=2, le=65536)
-    tau: float = option(0.005, "soft target update", ge=0, le=1)
-    use_her: bool = option(False, "hindsight: samples get goals that their trajectory reached later")
-    use_dense_reward: bool = option(False, "reward: minus the distance, m; without: 1 near the goal, else 0")
-    h_dim: int = option(256, "hidden units of actor and critics", ge=1, le=16384)
-    n_hidden: int = option(2, "hidden layers of actor and critics", ge=1, le=8)
-    normalize_observations: bool = option(False, "normalise states and goals of all nets by running mean and deviation")
-    num_envs: int = option(256, "environments of each member", ge=1, le=10**5)
-    unroll_length: int = option(50, "decisions per environment between two phases of updates", ge=1, le=10**6)
+    tau: float = option(0.005, "coefficient of the soft target update", ge=0, le=1)
+    use_her: bool = option(
+        False, "hindsight experience replay: relabel samples with goals that their trajectory reached later"
+    )
+    use_dense_reward: bool = option(
+        False, "use minus the distance to the goal (m) as the reward, instead of 1 near the goal and 0 elsewhere"
+    )
+    h_dim: int = option(256, "units per hidden layer of every network", ge=1, le=16384)
+    n_hidden: int = option(2, "hidden layers of every network", ge=1, le=8)
+    normalize_observations: bool = option(
+        False, "normalise states and goals for all networks, by their running mean and standard deviation"
+    )
+    num_envs: int = option(256, "parallel environments per member", ge=1, le=10**5)
+    unroll_length: int = option(50, "decisions per environment and phase; updates follow each phase", ge=1, le=10**6)
     multiplier_num_sgd_steps: float = option(
-        1.0, "times num_envs (episode_length - 1) / batch_size: updates per phase; fractions add up", gt=0
+        1.0,
+        "updates per phase, as a multiple of num_envs * (episode_length - 1) / batch_size (fractions carry over)",
+        gt=0,
     )
     min_replay_size: int = option(1000, "random decisions per environment before the first update", ge=1, le=10**9)
     max_replay_size: int = option(10_000, "replay buffer capacity in decisions per environment", ge=2, le=10**9)
     # here
     her_goals: str = option(
         "future",
-        "hindsight's goals: some steps later, geometrically by discounting, or the trajectory's last",
+        "hindsight goals. future: the state k steps later, with probability proportional to discounting^k; final: the "
+        "last state of the trajectory",
         choices=RELABEL,
     )
-    her_share: float = option(0.8, "share of samples that hindsight gives another goal; published: 1", ge=0, le=1)
-    activation: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
+    her_share: float = option(0.8, "share of samples that hindsight relabels; 1 in the publication", ge=0, le=1)
+    activation: str = option("relu", "activation function of every network", choices=ACTIVATIONS)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class GoalSACSection(GoalOffPolicySection):
 
     per_member = (*GoalOffPolicySection.per_member, "initial_alpha")
 
-    initial_alpha: float = option(0.1, "initial temperature; rewards are at most 1", gt=0)
+    initial_alpha: float = option(0.1, "initial temperature, low because rewards are at most 1", gt=0)
 
     def learner(self) -> SACSection:
         """Equivalent section for ``agents/off_policy/sac.py``."""
@@ -80,10 +89,10 @@ class GoalTD3Section(GoalOffPolicySection):
 
     per_member = (*GoalOffPolicySection.per_member, "exploration_noise", "smoothing_noise", "noise_clip")
 
-    policy_delay: int = option(2, "critic updates per update of the actor and the targets", ge=1, le=10**6)
-    exploration_noise: float = option(0.4, "standard deviation of the noise on actions", ge=0)
-    smoothing_noise: float = option(0.2, "noise on the target's action", ge=0)
-    noise_clip: float = option(0.5, "clip of the noise on the target's action", ge=0)
+    policy_delay: int = option(2, "critic updates per update of actor and target networks", ge=1, le=10**6)
+    exploration_noise: float = option(0.4, "standard deviation of the exploration noise on actions", ge=0)
+    smoothing_noise: float = option(0.2, "standard deviation of the noise on the target policy's action", ge=0)
+    noise_clip: float = option(0.5, "limit to which the noise on the target policy's action is clipped", ge=0)
 
     def learner(self) -> TD3Section:
         """Equivalent section for ``agents/off_policy/td3.py``."""

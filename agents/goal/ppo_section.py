@@ -26,26 +26,32 @@ class GoalPPOSection:
     min_replay_size: ClassVar[int] = 0  # it learns from the first phase on
 
     learning_rate: float = option(3e-4, "initial Adam learning rate of actor and critic", gt=0)
-    discounting: float = option(0.99, "discount of rewards", gt=0, lt=1)
-    use_dense_reward: bool = option(False, "reward: minus the distance, m; without: 1 near the goal, else 0")
-    h_dim: int = option(256, "hidden units of actor and critic", ge=1, le=16384)
-    n_hidden: int = option(2, "hidden layers of actor and critic", ge=1, le=8)
-    normalize_observations: bool = option(
-        False, "both nets see states and goals by their running mean and deviation, which the first phase is for"
+    discounting: float = option(0.99, "discount factor of the rewards", gt=0, lt=1)
+    use_dense_reward: bool = option(
+        False, "use minus the distance to the goal (m) as the reward, instead of 1 near the goal and 0 elsewhere"
     )
-    num_envs: int = option(256, "environments of each member", ge=1, le=10**5)
-    unroll_length: int = option(32, "decisions per environment between two phases of updates", ge=1, le=10**6)
-    num_updates_per_batch: int = option(5, "epochs over the data of a phase", ge=1, le=10**5)
+    h_dim: int = option(256, "units per hidden layer of every network", ge=1, le=16384)
+    n_hidden: int = option(2, "hidden layers of every network", ge=1, le=8)
+    normalize_observations: bool = option(
+        False,
+        "normalise states and goals for all networks, by their running mean and standard deviation "
+        "(the first phase only collects these statistics)",
+    )
+    num_envs: int = option(256, "parallel environments per member", ge=1, le=10**5)
+    unroll_length: int = option(32, "decisions per environment and phase; updates follow each phase", ge=1, le=10**6)
+    num_updates_per_batch: int = option(5, "epochs over the data of each phase", ge=1, le=10**5)
     num_minibatches: int = option(8, "minibatches per epoch, one update each", ge=1, le=10**6)
-    clipping_epsilon: float = option(0.2, "clip e of the policy's ratio, to [1 - e, 1 + e]", gt=0)
-    gae_lambda: float = option(0.95, "lambda of the generalised advantage estimates", ge=0, le=1)
+    clipping_epsilon: float = option(
+        0.2, "clipping range e: the policy's probability ratio is clipped to [1 - e, 1 + e]", gt=0
+    )
+    gae_lambda: float = option(0.95, "lambda of generalised advantage estimation (GAE)", ge=0, le=1)
     entropy_cost: float = option(1e-4, "weight of the policy's entropy in the loss", ge=0)
     # here
     desired_kl: float = option(
-        0.02, "KL divergence per phase to which learning_rate is adapted; 0: fixed learning_rate", ge=0
+        0.02, "target KL divergence per phase; the learning rate adapts to it; 0: constant learning rate", ge=0
     )
-    action_std: float = option(0.6, "initial standard deviation of actions", gt=0)
-    activation: str = option("tanh", "activation of actor and critic", choices=ACTIVATIONS)
+    action_std: float = option(0.6, "initial standard deviation of the actions", gt=0)
+    activation: str = option("tanh", "activation function of every network", choices=ACTIVATIONS)
 
     @property
     def max_replay_size(self) -> int:

@@ -71,16 +71,19 @@ class TrainParamsBase:
     env_config: dict[str, Any] = field(default_factory=dict)  # what the JSON holds
     algorithm: str = option("SAC", "learning algorithm", choices=ALGORITHMS)
     gamma: float = option(
-        0.99, "discount; CRL: a goal is the state k steps later, with probability in proportion to gamma^k", gt=0, lt=1
+        0.99,
+        "discount factor; CRL: the goal is the state k steps later, with probability proportional to gamma^k",
+        gt=0,
+        lt=1,
     )
     actor_lr: float = option(3e-4, "Adam learning rate of the actor", gt=0)
     critic_lr: float = option(3e-4, "Adam learning rate of the critics; CRL: of the encoders", gt=0)
     alpha_lr: float = option(3e-4, "SAC, CRL: Adam learning rate of the temperature", gt=0)
-    tau: float = option(0.005, "SAC, TD3: soft update of the target critics", gt=0, le=1)
+    tau: float = option(0.005, "SAC, TD3: coefficient of the soft update of the target critics", gt=0, le=1)
     target_update_period: int = option(1, "SAC, TD3: gradient steps between updates of the targets", ge=1, le=10**6)
     log_alpha_init: float = option(1.0, "SAC, CRL: initial logarithm of the temperature", ge=-20, le=20)
     hidden: tuple[int, ...] = field(
-        default=(256, 256), metadata={"help": "units of the hidden layers of actor and critics or encoders"}
+        default=(256, 256), metadata={"help": "units per hidden layer of actor and critics; CRL: of actor and encoders"}
     )
     energy_fn: str = of_crl("energy_fn", choices=ENERGIES)
     contrastive_loss_fn: str = of_crl("contrastive_loss_fn")
@@ -97,11 +100,11 @@ class TrainParamsBase:
     activation: str = of_crl("activation")
     policy_std: str = of_crl("policy_std")
     target_entropy: float = of_crl("target_entropy")
-    num_iter: int = option(1000, "iterations", ge=1, le=10**9)
+    num_iter: int = option(1000, "number of iterations", ge=1, le=10**9)
     num_steps_per_iter: int = option(50, "gradient steps per iteration", ge=1, le=10**6)
     batch_size: int = option(256, "transitions per gradient step", ge=1, le=65536)
     horizon: int = option(
-        1000, "steps after which an episode is cut off; the JSON's value, if any, has priority", ge=1, le=10**6
+        1000, "steps after which an episode is cut off; horizon in the JSON file has priority", ge=1, le=10**6
     )
     n_episodes_in_buffer: int = option(350, "replay buffer capacity in episodes of horizon steps", ge=1, le=10**7)
     n_train_episodes_per_iter: int = option(

@@ -28,18 +28,19 @@ from envolve.experiments.paper.common.proxies import proxy
 from envolve.outer.config.load import ConfigError
 
 HELP = """\
-Trains fresh agents in the best worlds that train_proxy.py evolved, and on the task itself.
+Train fresh agents in the best worlds that train_proxy.py evolved, and other agents on the task itself. Test all of them
+on the task. The worlds are synthetic environments (SEs) or reward networks (RNs).
 
   envolve paper compare-proxies default_config_gridworld_reward_env.yaml                 RNs: learning curves
   envolve paper compare-proxies default_config_cartpole_reward_env.yaml --modes 0 1 2
   envolve paper compare-proxies default_config_cartpole_syn_env.yaml                     SEs
-  envolve paper compare-proxies default_config_gridworld_reward_env.yaml --quick         a minute's look
+  envolve paper compare-proxies default_config_gridworld_reward_env.yaml --quick         a quick look of about a minute
 
-Reward networks (RNs): the 10 best of each mode, 10 agents in each. Training never ends early, and each agent is tested
-on the task after every training episode. Synthetic environments (SEs): the 40 best evolved with fixed hyperparameters
-and the 40 best evolved with varied ones, 10 agents with varied hyperparameters in each, 10 test episodes per agent.
-Learners in SEs: DDQN, Dueling DDQN and discrete TD3.
-"""
+For reward networks (RNs), the command uses the 10 best of each mode, with 10 agents each. Training never ends early,
+and each agent is tested on the task after every training episode. For synthetic environments (SEs), it uses the 40 best
+that were evolved with fixed hyperparameters and the 40 best that were evolved with varied ones. Each gets 10 agents
+with varied hyperparameters, and each agent 10 test episodes. The learners in SEs are DDQN, Dueling DDQN and discrete
+TD3. """
 
 
 @dataclass

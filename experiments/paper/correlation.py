@@ -45,9 +45,10 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Samples sets of hyperparameters, trains agents with each in the best synthetic environment (SE) and on the task, for
-the same number of steps, and correlates the mean test returns (on the task, both) over the sets: Spearman, Kendall,
-Pearson, with 95 % bootstrap intervals over the sets.
+Correlate how well hyperparameters work in the best synthetic environment (SE) and on the task. The command samples sets
+of hyperparameters. With each set it trains agents in the SE and on the task for the same number of steps, and tests all
+of them on the task. It reports the Spearman, Kendall and Pearson correlations of the mean returns over the sets, with
+95 % bootstrap intervals.
 
   envolve paper correlation default_config_cartpole_syn_env.yaml
 """

@@ -49,19 +49,19 @@ def listing() -> str:
 
 
 HELP = """\
-Draw the figures of the paper's experiments, as PNG and SVG, each with its caption as text, from the data below
---results-dir.
+Draw the figures of the paper's experiments from the data in --results-dir. Each figure is written as PNG and SVG, with
+its caption as a text file.
 
   envolve paper figures score_transforms
-  envolve paper figures compare --only Cliff --quick    runs what is missing first, a minute's look each
-  envolve paper figures all                             whatever there are data for
+  envolve paper figures compare --only Cliff --quick    first generate missing data, in about a minute each
+  envolve paper figures all                             draw every figure that has data
 
-Captions state interquartile means, 95 % intervals, and the number of runs and agents, failures included. For a
-figure without data, the command that makes them is printed. Pictures of quick looks are marked "quick".
+Captions state interquartile means, 95 % intervals, and the numbers of runs and agents, including failures. If a figure
+has no data, the command that generates them is printed. Figures from a quick look (--quick) are marked "quick".
 
 {figures}
 
-Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong arguments, 130 and 143 stopped."""
+Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
@@ -69,13 +69,13 @@ class Args:
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of the figures, or all."""
     show: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
-    """List the figures and the commands that make their data, then exit."""
+    """List the figures and the commands that generate their data, and exit."""
     only: Annotated[list[str], tyro.conf.arg(metavar="VARIANT ...")] = field(default_factory=list)
-    """Variants to draw of figures that exist for several tasks, e.g. Cliff."""
+    """Variants to draw, e.g. Cliff, for figures that exist for several tasks."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """First generate missing data with --quick."""
+    """First generate missing data, with the --quick of their commands."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Folder with the data; pictures go to DIR/paper/figures/."""
+    """Folder with the data. The figures are written to its folder paper/figures/."""
 
 
 def complain(text: object) -> None:

@@ -27,9 +27,9 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 
 HELP = """\
-Trains agents in synthetic environments (SEs) as compare_proxies.py does, but all with the hyperparameters of CONFIG.
-The difference to compare_proxies.py is the generalisation gap over hyperparameters, for SEs evolved with fixed
-hyperparameters and for SEs evolved with varied ones.
+Train agents in synthetic environments (SEs) as compare_proxies.py does, but all with the hyperparameters in CONFIG. The
+difference from the results of compare_proxies.py is the generalisation gap over hyperparameters. It is measured for SEs
+that were evolved with fixed hyperparameters and for SEs that were evolved with varied ones.
 
   envolve paper generalization-gap default_config_cartpole_syn_env.yaml [--quick]
 """
@@ -39,6 +39,10 @@ hyperparameters and for SEs evolved with varied ones.
 class Args(CompareArgs):
     modes: tyro.conf.Suppress[list[int] | None] = None  # of reward networks
     objective: tyro.conf.Suppress[str | None] = None
+    worlds: int | None = None
+    """Number of best SEs of each kind. Default: 40; with --quick 2."""
+    agents: int | None = None
+    """Agents per SE. Default: 10; with --quick 4."""
 
 
 def work(args: Args) -> int:

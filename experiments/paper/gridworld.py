@@ -32,11 +32,12 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Tabulates the best SE of a small room, state by state, and trains 10 agents in the SE and 10 in the room.
+Tabulate the best synthetic environment (SE) of a small room, state by state. Train 10 agents in the SE and 10 in the
+room itself.
 
   envolve paper gridworld                      the room of 2 x 3 cells
   envolve paper gridworld --task EmptyRoom33 --agents 50
-  envolve paper figures gridworld              its picture
+  envolve paper figures gridworld              draw the figure
 """
 CONFIG = Path("default_config_gridworld.yaml")
 FULL, QUICK = 10, 5  # agents
@@ -45,7 +46,11 @@ FULL, QUICK = 10, 5  # agents
 @dataclass
 class Args(WorldArgs):
     task: str = "EmptyRoom23"
-    """Gridworld: a task with a finite set of states."""
+    """Gridworld: a task with a finite set of states, e.g. EmptyRoom33."""
+    worlds: int | None = None
+    """Number of SEs; only 1 is accepted, the best SE."""
+    agents: int | None = None
+    """Agents in the SE, and again in the room. Default: 10; with --quick 5."""
 
 
 def behaviour(world: World) -> dict[str, list[Any]]:

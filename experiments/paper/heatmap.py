@@ -39,12 +39,12 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Trains SARSA agents in the best reward networks (RNs) of each mode and on the task, and counts the states that each
-agent visits in its greedy test episode on the task.
+Train SARSA agents in the best reward networks (RNs) of each mode and on the task. Then count how often each agent
+visits each state in one greedy test episode on the task.
 
   envolve paper heatmap                                Cliff, all modes: 10 RNs of each, 10 agents in each
-  envolve paper heatmap --episodes 30 --modes 0 2      agents that have trained for 30 episodes
-  envolve paper figures heatmap                        its picture
+  envolve paper heatmap --episodes 30 --modes 0 2      train each agent for 30 episodes
+  envolve paper figures heatmap                        draw the figure
 """
 FULL, QUICK = (10, 10), (2, 5)  # RNs of a mode, agents in each
 
@@ -54,7 +54,11 @@ class Args(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_gridworld_reward_env.yaml"
     )
-    """Configuration of the RNs, as given to train_proxy.py."""
+    """Configuration of the RNs; the same as for train_proxy.py."""
+    worlds: int | None = None
+    """Number of best RNs of each mode. Default: 10; with --quick 2."""
+    agents: int | None = None
+    """Agents per RN. Default: 10; with --quick 5."""
     agent: str = "sarsa"
     """Tabular learner: sarsa or ql."""
     episodes: int = 100

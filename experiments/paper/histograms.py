@@ -32,12 +32,13 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Trains 10 agents in the best SE, tests them on the task, and compares three kinds of steps: those in the SE during
-training, those in the task during the tests, and what the SE answers to the states and actions of the tests.
+Train 10 agents in the best synthetic environment (SE), and test them on the task. Then compare the distributions of
+next states and rewards in three kinds of steps: steps in the SE during training, steps in the task during the tests,
+and the SE's predictions for the states and actions of the tests.
 
   envolve paper histograms                                          CartPole, DDQN
   envolve paper histograms default_config_acrobot_syn_env.yaml --agent duelingddqn
-  envolve paper figures histograms                                  its picture
+  envolve paper figures histograms                                  draw the figure
 """
 FULL, QUICK = 10, 4  # agents
 
@@ -45,7 +46,9 @@ FULL, QUICK = 10, 4  # agents
 @dataclass
 class Args(OneSEArgs):
     steps: int = 5000
-    """Most steps to keep of each kind, evenly spaced."""
+    """Steps of each kind to keep, at most; evenly spaced."""
+    agents: int | None = None
+    """Number of agents. Default: 10; with --quick 4."""
 
 
 def spread_rows(count: int, most: int) -> np.ndarray:

@@ -32,6 +32,7 @@ from envolve.envs.task import Task
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
 from envolve.experiments.paper.common.comparison import (
+    EVOLVED,
     OF_SES,
     CompareArgs,
     budget_of,
@@ -57,19 +58,20 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Trains agents with one hyperparameter changed at a time, in the best worlds that train_proxy.py evolved and on the task,
-and tests them on the task. Everything else is as in compare_proxies.py. Agents with the same index have the same
-random seed everywhere.
+Train agents with one hyperparameter changed at a time, in the best worlds that train_proxy.py evolved and on the task.
+Test all of them on the task. Everything else is as in compare_proxies.py. Agents with the same index have the same
+random seed in every setting. The worlds are synthetic environments (SEs) or reward networks (RNs).
 
   envolve paper hyperparameter-sensitivity default_config_cartpole_syn_env.yaml
   envolve paper hyperparameter-sensitivity default_config_cartpole_syn_env.yaml --hyperparameters lr gamma
   envolve paper hyperparameter-sensitivity default_config_gridworld_reward_env.yaml       a reward network (RN)
-  envolve paper figures hyperparameter_sensitivity                                        its picture
+  envolve paper figures hyperparameter_sensitivity                                        draw the figure
 
-The values of a hyperparameter are its own value times --factors, within its limits; hidden_layer varies from one less
-to two more; activation_fn and other choices take every value. SEs were evolved with hyperparameters that vary by at
-most a factor of three, so larger factors test generalisation. Agents train in SEs for the budget of the SE (--stop), in
-RNs and on the task until the task is solved.
+A hyperparameter takes its configured value times each of --factors, within its limits. hidden_layer takes the
+configured value, one layer less, one layer more and two more. Hyperparameters with choices, such as activation_fn, take
+every choice. SEs were evolved with hyperparameters that vary by at most a factor of three, so larger factors test
+generalisation. Agents train in an SE for its budget (--stop), and in RNs and on the task until the task is
+solved.
 """
 FULL, QUICK = (5, 10), (1, 3)  # worlds, agents in each
 FACTORS, QUICK_FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0), (1 / 3, 1.0, 3.0)
@@ -80,17 +82,21 @@ LAYERS = (-1, 0, 1, 2)
 @dataclass
 class Args(CompareArgs):
     worlds: int | None = None
-    """Number of worlds, best first. Default: 5."""
+    """Number of best worlds. Default: 5; with --quick 1."""
     agents: int | None = None
-    """Agents per world and value; the task gets as many as all worlds together. Default: 10."""
+    """Agents per world and value; on the task as many as in all worlds together. Default: 10; with --quick 3."""
     hyperparameters: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
     """Hyperparameters to vary. Default: lr batch_size hidden_size hidden_layer; tabular learners: alpha gamma."""
     factors: Annotated[list[float], tyro.conf.arg(metavar="X ...")] = field(default_factory=list)
-    """Factors on the configured value, as decimals. Default: 1/9 1/3 1 3 9."""
+    """Factors on the configured value, as decimals. Default: 1/9 1/3 1 3 9; with --quick 1/3 1 3."""
     agent: str | None = None
-    """Learner. Default: the one of the comparison."""
+    """Learner. Default: the one that compare_proxies.py uses."""
     mode: int | None = None
-    """Mode of the RNs. Default: the reward_env_type of CONFIG."""
+    """Mode of the RNs. Default: reward_env_type in CONFIG."""
+    modes: list[int] | None = None
+    """Not accepted here; use --mode."""
+    evolved: Annotated[list[str], tyro.conf.arg(metavar="KIND ...")] = field(default_factory=lambda: [*EVOLVED])
+    """Not accepted here: all SEs were evolved with varied hyperparameters."""
 
 
 def grid(section: LearnerSection, name: str, factors: list[float]) -> list[Any]:

@@ -37,9 +37,10 @@ from envolve.outer.config.load import ConfigError, load_config
 from envolve.outer.evaluate.device import check_device
 
 HELP = """\
-Measures milliseconds per step, of one environment alone and of many at once, on the task of CONFIG and in an SE and an
-RN with the networks of CONFIG. The networks are fresh: their values do not change the time. These are the readable
-PyTorch worlds; compiled agents step through theirs faster, inside the training loop.
+Measure milliseconds per step for a single environment and for a batch. The command measures the task of CONFIG, and a
+synthetic environment (SE) and a reward network (RN) with the networks of CONFIG. The networks are untrained, because
+their weights do not affect the time. The measured worlds are the PyTorch implementations; the compiled worlds inside
+the training loop are faster.
 
   envolve paper inference-time default_config_cartpole_syn_env.yaml
 """
@@ -48,7 +49,7 @@ PyTorch worlds; compiled agents step through theirs faster, inside the training 
 @dataclass
 class Args(EventArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
-    """Configuration: a default_config_*.yaml or your own."""
+    """Configuration: a default_config_*.yaml or your own file."""
     batch: int = 1000
     """Environments per batched step."""
     repeats: int = 20
@@ -56,15 +57,15 @@ class Args(EventArgs):
     steps: int = 200
     """Steps per measurement."""
     device: str = "cpu"
-    """Torch device."""
+    """Torch device, e.g. cuda."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Values that override CONFIG."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
     """Quick look: 3 measurements of 20 steps."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the data go."""
+    """Folder for the data, which are written to its folder paper/."""
     out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
-    """The data file; default: <results-dir>/paper/inference_time/<task>.json."""
+    """Data file to write. Default: <results-dir>/paper/inference_time/<task>.json."""
 
 
 def actions(task: Task, count: int) -> Tensor:

@@ -33,13 +33,14 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.values import action_values, return_on, table_of
 
 HELP = """\
-Reads the reward of every state and action from the 50 best reward networks (RNs) of each mode, and finds its optimum by
-value iteration: what an agent that trained for ever would return on the task. No agent is trained.
+Read the reward of every state and action from the 50 best reward networks (RNs) of each mode. Value iteration finds the
+policy that is optimal for that reward, and its return on the task. This is the return of an agent that trains in the RN
+for ever. No agent is trained.
 
   envolve paper learned-reward                                                  RNs of Cliff, all modes
   envolve paper learned-reward --modes 1 2 --worlds 10
   envolve paper learned-reward default_config_gridworld_reward_env.yaml --set env_name=HoleRoom --name HoleRoom
-  envolve paper figures learned_reward                                          their picture
+  envolve paper figures learned_reward                                          draw the figure
 """
 FULL, QUICK = 50, 2
 
@@ -49,9 +50,11 @@ class Args(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_gridworld_reward_env.yaml"
     )
-    """Configuration of the RNs, as given to train_proxy.py."""
+    """Configuration of the RNs; the same as for train_proxy.py."""
+    worlds: int | None = None
+    """Number of best RNs of each mode. Default: 50; with --quick 2."""
     modes: list[int] = field(default_factory=list)
-    """RN modes. Default: all modes that the task supports (train_proxy.py --help)."""
+    """RN modes (train_proxy.py --help lists them). Default: all modes that the task supports."""
     # tables are read off networks: there are no agents, no seeds and no curve
     agents: tyro.conf.Suppress[int | None] = None
     seed: tyro.conf.Suppress[int] = 0

@@ -14,7 +14,7 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("model_based_baseline.py")  # before all that takes time to import
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
 
@@ -28,6 +28,7 @@ from envolve.envs.worlds.file import read_world, save_world
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
 from envolve.experiments.paper.common.comparison import (
+    EVOLVED,
     OF_RNS,
     CompareArgs,
     budget_of,
@@ -49,27 +50,29 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-A model-based baseline for synthetic environments (SEs). SEs are evolved for agents to learn in, not to resemble the
-task. This command fits the same networks to the task by supervised learning, and trains agents in them as
-compare_proxies.py does.
+Run a model-based baseline for synthetic environments (SEs). SEs are evolved so that agents learn in them, not so that
+they resemble the task. This command fits the same networks to the task by supervised learning, and trains agents in the
+fitted worlds as compare_proxies.py does.
 
   envolve paper model-based-baseline default_config_cartpole_syn_env.yaml
   envolve paper model-based-baseline default_config_cartpole_syn_env.yaml --fit-done
-  envolve paper figures model_based_baseline                                        its picture
+  envolve paper figures model_based_baseline                                        draw the figure
 
-Training data: each world repeats its own search (that of train_proxy.py CONFIG --seed S, bit for bit) and records the
-steps of the task in it: the tests of all agents, 10 episodes each, from untrained agents of the first generation to
-agents that solve the task. Of these millions of steps, a random sample of --steps (1,000,000) is kept; the steps of
-every tenth agent are held out to measure the errors of the worlds. state_net and reward_net are fitted by mean squared
-error: Adam, learning rate 1e-4, batches of 1024, 50 epochs. done_net keeps its initial weights, as published, so few
-episodes end before the time limit; --fit-done also trains agents in worlds with a fitted done_net. The published
-agents: --published --stop early-out.
+The training data come from repeated searches. For each world, the command repeats one search (train_proxy.py CONFIG
+--seed S, bit for bit) and records its steps on the task. These are the tests of all agents, 10 episodes each, from
+untrained agents in the first generation to agents that solve the task. A random sample of --steps is kept. The steps of
+every tenth agent are held out to measure the errors of the fitted worlds.
 
-The searches take most of the time. With --searches 2, the worlds share two searches and differ only in their initial
-weights and the order of the steps. --fitted FILE trains other agents in the worlds of an earlier call.
+state_net and reward_net are fitted by mean squared error: Adam, learning rate 1e-4, batches of 1024, 50 epochs.
+done_net keeps its initial weights, as published, so few episodes end before the time limit. --fit-done also trains
+agents in worlds with a fitted done_net. For the published agents, use --published --stop early-out.
 
-The worlds are model files beside the data: <data file without .json>/world<I>.pt, and world<I>_done.pt with done_net
-fitted; fit.json describes the fit. experiments/evaluate_proxy.py and envs/worlds/export.py read them.
+The searches take most of the time. With --searches 2, all worlds share two searches; worlds of the same search differ
+only in their initial weights and in the order of the steps. --fitted FILE trains agents in the worlds of an earlier
+call.
+
+The fitted worlds are stored in <data file without .json>/ as world<I>.pt, or world<I>_done.pt if done_net is fitted;
+fit.json there describes the fit. experiments/evaluate_proxy.py and envs/worlds/export.py read the worlds.
 """
 FULL, QUICK = (5, 10), (2, 4)  # worlds, agents in each
 FULL_STEPS, QUICK_STEPS, QUICK_BATCH = 1_000_000, 20_000, 32
@@ -82,23 +85,29 @@ KINDS = {"model-based": "world", "done fitted": "world_done"}  # of worlds -> wh
 @dataclass
 class Args(CompareArgs):
     worlds: int | None = None
-    """Number of worlds to fit. Default: 5."""
+    """Number of worlds to fit. Default: 5; with --quick 2."""
     agents: int | None = None
-    """Agents per world. Default: 10."""
+    """Agents per world. Default: 10; with --quick 4."""
     learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Learners. Default: ddqn duelingddqn td3_discrete."""
     searches: int | None = None
-    """Number of searches to repeat, with random seeds that count up from the one of CONFIG. Default: one per world."""
+    """Number of searches to repeat. Their random seeds count up from the seed in CONFIG. Default: one per world."""
     steps: int | None = None
-    """Steps of the task to keep from each search. Default: 1,000,000."""
+    """Recorded steps to keep from each search. Default: 1,000,000; with --quick 20,000."""
     epochs: int | None = None
-    """Epochs of the fit. Default: 50."""
+    """Training epochs of the fit. Default: 50."""
     fit_done: tyro.conf.FlagCreatePairsOff[bool] = False
     """Also train agents in worlds with a fitted done_net."""
     real: bool = True
-    """Also train agents on the task itself, which takes longest (--no-real skips them)."""
+    """Also train agents on the task itself; this is the slowest training (--no-real skips it)."""
+    modes: list[int] | None = None
+    """Not accepted here: the worlds are fitted SEs."""
+    objective: str | None = None
+    """Not accepted here: the worlds are fitted SEs."""
+    evolved: Annotated[list[str], tyro.conf.arg(metavar="KIND ...")] = field(default_factory=lambda: [*EVOLVED])
+    """Not accepted here: the worlds are fitted, not evolved."""
     fitted: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Data file of an earlier call. For a call that ended early: the fit.json beside its worlds."""
+    """Data file of an earlier call whose worlds are used. For a call that ended early, its fit.json."""
 
 
 def check_args(args: Args) -> int:

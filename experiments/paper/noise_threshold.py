@@ -38,15 +38,15 @@ from envolve.outer.evaluate.device import check_device
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Trains agents in the best SE while Gaussian noise disturbs one of its outputs, a number of the next state, the reward or
-done, and tests them on the task. The noise grows from 0.01 to 31.6 times the standard deviation that the output has in
-undisturbed training, in 50 steps of 100 agents each.
+Train agents in the best synthetic environment (SE) while Gaussian noise disturbs one of its outputs: an entry of the
+next state, the reward or done. Test the agents on the task. The noise has 50 levels, from 0.01 to 31.6 times the
+standard deviation of the output in undisturbed training. Each level gets 100 agents.
 
   envolve paper noise-threshold                                     CartPole, every output
   envolve paper noise-threshold --outputs 0 reward --points 10
-  envolve paper figures noise_threshold                             its picture
+  envolve paper figures noise_threshold                             draw the figure
 
-The learner runs in PyTorch because compiled worlds cannot be disturbed; --device cuda makes it faster.
+The learner runs in PyTorch, because compiled worlds cannot be disturbed. --device cuda makes it faster.
 """
 LOW, HIGH = -2.0, 1.5  # exponents of 10: noise over standard deviation
 FULL, QUICK = (50, 100), (4, 4)  # values of the noise, agents for each
@@ -57,13 +57,15 @@ CONSTANT = 1e-6  # an output that varies less has no scale of its own
 @dataclass
 class Args(OneSEArgs):
     outputs: list[str] = field(default_factory=list)
-    """Outputs to disturb: 0, 1, ... of the next state, reward, done. Default: all."""
+    """Outputs to disturb, one at a time: 0, 1, ... (entries of the next state), reward, done. Default: all."""
     points: int | None = None
-    """Number of noise levels."""
+    """Number of noise levels. Default: 50; with --quick 4."""
+    agents: int | None = None
+    """Agents per noise level. Default: 100; with --quick 4."""
     device: str = "cpu"
     """Torch device of the training, e.g. cuda."""
     at_once: int = 400
-    """Agents trained side by side; affects the run time only."""
+    """Agents trained side by side; affects only the run time."""
 
 
 class Noisy(Wrapped):

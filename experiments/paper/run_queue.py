@@ -41,15 +41,15 @@ from envolve.outer.reporting.display import wide_console
 
 QUEUE = CODE / "configs" / "paper" / "queue.yaml"
 HELP = """\
-Computes long experiments one after the other, behind other work. Ctrl-C stops it; the same command goes on.
+Run the paper's long experiments one after the other. After Ctrl-C, the same command continues.
 
-  envolve paper queue --list                   what there is, what it takes, and how far it is
-  envolve paper queue                          all that is not complete, on one core
-  envolve paper queue --only cliff-figure      this one, and what it needs
-  nice envolve paper queue --cores 2 &         on two cores, behind everything else
+  envolve paper queue --list                   list the experiments with their cost and state
+  envolve paper queue                          run all that are not complete, on one core
+  envolve paper queue --only cliff-figure      run this experiment and those that it needs
+  nice envolve paper queue --cores 2 &         use two cores, with low priority
 
-Each experiment is a command of envolve that continues what was interrupted. <results-dir>/paper/queue.json records its
-command, commit, versions, CPU time, and the digest of its data files, from which envolve paper figures draws.
+Each experiment is an envolve command that can be interrupted and continued. <results-dir>/paper/queue.json records its
+command, commit, versions, CPU time, and a digest of its data files. envolve paper figures draws these data.
 """
 
 
@@ -58,13 +58,13 @@ class Args:
     queue: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]] = QUEUE
     """List of experiments. Default: configs/paper/queue.yaml."""
     show: tyro.conf.FlagCreatePairsOff[Annotated[bool, tyro.conf.arg(name="list")]] = False
-    """Print the list with its state and stop."""
+    """Print the experiments with their state, and exit."""
     only: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
-    """Experiments to compute, with those that they need. Default: all."""
+    """Experiments to run, together with those that they need. Default: all."""
     cores: int = 1
-    """Cores to use."""
+    """CPU cores to use."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where worlds, data and the record are."""
+    """Folder with the worlds, the data and queue.json."""
 
 
 def table(queue: Sequence[Experiment], records: Mapping[str, ExperimentRecord], folder: Path) -> Table:

@@ -25,14 +25,15 @@ from envolve.experiments.command_line import parse
 from envolve.experiments.paper.pictures.step_size import FOLDER
 
 HELP = """\
-Evolves the SE of a 2 x 2 room 400 times with different step sizes and score transforms, with and without
-mirrored sampling: optimize_params.py configs/spaces/gridworld_step_size.yaml in <results-dir>/gridworld_step_size.
+Compare step sizes and score transforms of NES. The command evolves a synthetic environment (SE) of a 2 x 2 room 400
+times with different step sizes and score transforms, with and without mirrored sampling. It runs
+optimize_params.py configs/spaces/gridworld_step_size.yaml in <results-dir>/gridworld_step_size.
 
-  envolve paper step-size                  the same command again goes on with what is there
+  envolve paper step-size                  start, or continue after an interruption
   envolve paper step-size --quick          40 runs of at most 10 generations
-  envolve paper figures step_size          its picture
+  envolve paper figures step_size          draw the figure
 
-Exit codes: those of optimize_params.py."""
+Exit codes: the same as for optimize_params.py."""
 
 STUDY = CODE / "configs" / "spaces" / "gridworld_step_size.yaml"
 QUICK = ("stop.trials=40", "budget.least=10", "budget.most=10")
@@ -41,17 +42,17 @@ QUICK = ("stop.trials=40", "budget.least=10", "budget.most=10")
 @dataclass
 class Args:
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
-    """Workers, default: one per core."""
+    """Worker processes. Default: one per core."""
     seed: int = 0
-    """Random seed of the step sizes and the runs."""
+    """Random seed of the sampled step sizes and of the runs."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Values that override the study, e.g. stop.trials=100."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Quick look of about a minute, in <results-dir>/gridworld_step_size_quick."""
+    """Quick look of about a minute; it writes to <results-dir>/gridworld_step_size_quick."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Parent folder of the study."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log the study to this project of Weights & Biases (docs/tracking.md)."""
+    """Also log the study to this Weights & Biases project (docs/tracking.md)."""
 
 
 def command(args: Args) -> list[str]:

@@ -59,17 +59,19 @@ from envolve.outer.run import Run, config_digest
 from envolve.outer.search.nes import MEMBERS, ORIG, member_seeds
 
 HELP = """\
-Evolves worlds of one kind, by default 40 synthetic environments (SEs) or 50 reward networks (RNs). Run i equals
-GTN_master.py CONFIG --seed <seed + i>. Finished runs are not repeated; interrupted ones continue.
+Evolve many worlds of one kind: by default 40 synthetic environments (SEs) or 50 reward networks (RNs). Run i equals
+GTN_master.py CONFIG --seed <seed + i>. If you repeat the command, finished runs are skipped and interrupted runs
+continue.
 
   envolve paper train-proxy default_config_cartpole_syn_env.yaml                  SEs
   envolve paper train-proxy default_config_gridworld_reward_env.yaml --mode 1     RNs of type 1
 
-Modes: -1 no RN, but an agent with curiosity; 0 no RN; 1, 2 potential; 5, 6 non-potential; 3, 4, 7, 8 the same with the
-info vector; 101, 102 weighted info vector. RNs of even modes are added to the reward, those of odd modes replace it. In
-modes -1 and 0 nothing is evolved: a run trains agents on the task and stores their score.
+Modes: -1 no RN, but an agent with curiosity; 0 no RN; 1, 2 potential; 3, 4 potential with the info vector;
+5, 6 non-potential; 7, 8 non-potential with the info vector; 101, 102 weighted info vector. RNs of even modes are added
+to the task's reward; RNs of odd modes replace it. In modes -1 and 0 nothing is evolved: a run trains agents on the task
+and stores their score.
 
-Two NES masters that share a folder, with two workers each; each master takes every second run:
+Example with two NES masters that share a folder. Each has two workers and does every second run:
 
   envolve worker 0 0 &     envolve worker 0 1 &     envolve worker 1 0 &     ...
   envolve paper train-proxy CONFIG 0 2 &
@@ -82,17 +84,17 @@ FULL_RUNS_SE, FULL_RUNS_RN, QUICK_RUNS = 40, 50, 3
 @dataclass
 class Args:
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
-    """Configuration: a default_config_*.yaml or your own."""
+    """Configuration: a default_config_*.yaml or your own file."""
     bohb_id: tyro.conf.Positional[int | None] = None
-    """Index of this NES master among several. Without it, one process does all runs with its own workers."""
+    """Index of this NES master if there are several. Without it, this process does all runs with its own workers."""
     bohb_workers: tyro.conf.Positional[int | None] = None
     """Number of NES masters; run i belongs to master i modulo this number."""
     mode: int | None = None
-    """Mode of the RNs. Default: the reward_env_type of CONFIG."""
+    """Mode of the RNs. Default: reward_env_type in CONFIG."""
     objective: str | None = None
-    """Objective of the RNs: reward_threshold, auc or mean_return. Default: the rn_objective of CONFIG."""
+    """Objective of the RNs: reward_threshold, auc or mean_return. Default: rn_objective in CONFIG."""
     vary_hp: bool | None = None
-    """Draw hyperparameters for each agent. Default: as the agent_name of CONFIG says."""
+    """Draw hyperparameters for each agent. Default: as agent_name in CONFIG says."""
     runs: int | None = None
     """Number of worlds. Default: 40 SEs, 50 RNs; with --quick 3."""
     seed: int = 0
@@ -100,21 +102,23 @@ class Args:
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Values that override CONFIG, e.g. agents.gtn.max_iterations=100 envs.Cliff.hidden_size=64."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look: few generations of few agents."""
+    """Quick look of about a minute: few generations of few agents."""
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
-    """Local workers. Default without ids: one per core; with ids none, for they are started as GTN_worker.py."""
+    """Number of local workers. Default: one per core; with BOHB_ID none, because you start the workers with
+    GTN_worker.py."""
     sync_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Folder of the exchange. Default: with local workers the folder of the runs, else <results-dir>/GTN_sync."""
+    """Folder shared by master and workers. Default: the folder of the runs with local workers, else
+    <results-dir>/GTN_sync."""
     quit_workers: tyro.conf.FlagCreatePairsOff[bool] = False
     """Tell the workers to exit when the runs are complete."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Parent folder of the runs."""
+    """Parent folder of new runs."""
     name: str | None = None
-    """Name of the folder, to which _mode<M> and the like are added. Default: the name of the configuration."""
+    """Name of the folder of the runs. Suffixes such as _mode<M> are added. Default: the name of the configuration."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log every run to this project of Weights & Biases (docs/tracking.md)."""
+    """Also log every run to this Weights & Biases project (docs/tracking.md)."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Validate the configuration, print what would run, then exit."""
+    """Validate the configuration, print what would run, and exit."""
 
 
 def read_args(args: Args) -> tuple[Proxy, list[int]]:

@@ -28,17 +28,18 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 
 HELP = """\
-Trains agents with other hyperparameters, or other agents, in the best worlds that train_proxy.py evolved, and on the
-task itself. Everything else is as in compare_proxies.py.
+Train agents with other hyperparameters or other learners than in the evolution. They train in the best worlds that
+train_proxy.py evolved, and on the task itself. Everything else is as in compare_proxies.py. The worlds are synthetic
+environments (SEs) or reward networks (RNs).
 
-  envolve paper transfer default_config_gridworld_reward_env.yaml --vary-hp          every agent draws its own
+  envolve paper transfer default_config_gridworld_reward_env.yaml --vary-hp          draw hyperparameters for each agent
   envolve paper transfer default_config_gridworld_reward_env.yaml --agent sarsa
   envolve paper transfer default_config_cartpole_reward_env.yaml --agent duelingddqn
   envolve paper transfer default_config_cartpole_syn_env.yaml --agent ppo            in SEs
 
 --vary-hp draws lr, batch_size and hidden_size log-uniformly in [x/3, 3x] and adds -1, 0 or 1 hidden layers; for
-tabular learners it draws alpha and gamma in [.1, 1]. The published transfers: sarsa (Cliff), duelingddqn (CartPole),
-ppo (MountainCarContinuous, HalfCheetah).
+tabular learners it draws alpha and gamma in [.1, 1]. The published transfers use sarsa (Cliff), duelingddqn
+(CartPole) and ppo (MountainCarContinuous, HalfCheetah).
 """
 
 

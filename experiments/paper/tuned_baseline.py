@@ -41,28 +41,29 @@ from envolve.outer.reporting.comparison import return_bounds
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Makes a baseline for evolved worlds: agents with hyperparameters tuned on the task itself. A study tunes them; this
-command trains fresh agents with its best configuration and stores both in configs/baselines.
+Make a baseline for evolved worlds: agents with hyperparameters that were tuned on the task itself. A study tunes the
+hyperparameters. This command trains fresh agents with its best configuration, and stores the configuration and the
+results in configs/baselines.
 
   envolve tune configs/spaces/real_cartpole_ddqn.yaml --run-dir results/real_cartpole_ddqn
   envolve paper tuned-baseline results/real_cartpole_ddqn --name cartpole_ddqn
 
-Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 STUDY = "# study: "  # in the comments of best.yaml
 
 
 @dataclass
 class Args(EventArgs):
     study: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]]
-    """Folder of a finished search over agents on the task (optimize_params.py)."""
+    """Folder of a finished hyperparameter search over agents on the task (optimize_params.py)."""
     name: str
     """Name of the two files to write, <name>.yaml and <name>.json."""
     agents: int = 50
-    """Number of fresh agents with the best configuration, and as many with hyperparameters drawn around it."""
+    """Number of fresh agents with the best configuration, and again with hyperparameters drawn around it."""
     seed: int = 0
-    """Random seed of the agents. The study never uses the seeds made from it."""
+    """Random seed of the agents. The study never uses the seeds derived from it."""
     threads: int = 0
-    """CPU threads; 0: all."""
+    """CPU threads; 0: all that this process may use."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = FOLDER
     """Folder for the files."""
 

@@ -42,19 +42,22 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.evaluate.networks import exploration, on_task
 
 HELP = """\
-Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that
-train_proxy.py evolved, or in given SEs, and on the task itself. All agents are tested greedily on the task.
+Train fresh agents of many kinds, including kinds and a library that the worlds were not evolved with. They train for
+the same number of steps in the best synthetic environments (SEs) that train_proxy.py evolved, or in given SEs, and on
+the task itself. All agents are tested on the task with greedy actions.
 
   envolve paper unseen-agents default_config_cartpole_syn_env.yaml
   envolve paper unseen-agents --world results/<run_id>/model.pt --learners ppo sb3_dqn
   envolve paper unseen-agents default_config_cartpole_syn_env.yaml --agent-set ppo.lr=1e-3 sb3_dqn.train_freq=1
 
-Learners: those of this project that fit the task (ddqn duelingddqn td3_discrete ppo; with continuous actions td3 sac
-ppo), and those of Stable-Baselines3 (pip install 'stable-baselines3>=2.4') with its defaults: sb3_dqn, sb3_ppo,
-sb3_a2c. sb3_dqn_target copies its target net every 100 steps instead of every 10,000. The hyperparameters of this
-project's learners are those of CONFIG, if it has a section for them, else the published ones. On-policy learners train
-on as many whole rollouts as fit into --steps: sb3_ppo on 4096 of 5000 steps. Training never ends early. All agents are
-reported; failed ones (with numbers that are not finite) are counted, have no return and do not reach the mark.
+The learners of this project are ddqn, duelingddqn, td3_discrete and ppo for discrete actions, and td3, sac and ppo for
+continuous actions. They use the hyperparameters in CONFIG if it has a section for them, else the published ones. The
+learners of Stable-Baselines3 (pip install 'stable-baselines3>=2.4') are sb3_dqn, sb3_ppo and sb3_a2c, with its default
+hyperparameters, and sb3_dqn_target, which updates its target network every 100 steps instead of every 10,000.
+
+On-policy learners train on as many whole rollouts as fit into --steps: sb3_ppo on 4096 of 5000 steps. Training never
+ends early. All agents are reported. An agent fails if its numbers are not finite. Failed agents are counted, have no
+return, and do not reach --mark.
 """
 FULL, QUICK = (10, 5), (2, 1)  # worlds, agents in each
 
@@ -62,17 +65,21 @@ FULL, QUICK = (10, 5), (2, 1)  # worlds, agents in each
 @dataclass
 class Args(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path | None, tyro.conf.arg(metavar="CONFIG")]] = None
-    """Configuration of the SEs, as given to train_proxy.py."""
+    """Configuration of the SEs; the same as for train_proxy.py."""
+    worlds: int | None = None
+    """Number of best SEs. Default: 10; with --quick 2."""
+    agents: int | None = None
+    """Agents of each learner per SE. Default: 5; with --quick 1."""
     world: Annotated[list[Path], tyro.conf.arg(metavar="FILE ...")] = field(default_factory=list)
-    """Files of SEs, each a model.pt, to use instead of those of CONFIG."""
+    """SEs to use instead of those of CONFIG: model.pt files."""
     learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Learners. Default: all but sb3_a2c."""
     steps: int | None = None
-    """Most training steps per agent. Default: 5000; with --quick 2500."""
+    """Training steps per agent, at most. Default: 5000; with --quick 2500."""
     tests: int | None = None
     """Test episodes per agent. Default: 20; with --quick 5."""
     agent_set: Annotated[list[str], tyro.conf.arg(metavar="NAME.KEY=VALUE ...")] = field(default_factory=list)
-    """Hyperparameters of single learners."""
+    """Hyperparameters of individual learners, e.g. ppo.lr=1e-3 sb3_dqn.train_freq=1."""
     mark: float | None = None
     """Mean return that counts as solved. Default: CartPole 190, else the task's solved_reward."""
 

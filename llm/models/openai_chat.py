@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ log = logging.getLogger("envolve")
 MAX_BODY = 8 << 20  # bytes of a reply; 128,000 tokens are 0.5 MB
 MAX_TEXT = 1 << 20  # characters of a reply that are kept
 MAX_ERROR = 1 << 16  # bytes of the body of an error
+LATE = 2.0  # s after the timeout until an attempt is left alone that no time limit of the client has ended
 # What a server may refuse, and what is sent then: https://community.openai.com/t/938077 (max_completion_tokens); newer
 # models of OpenAI and Anthropic refuse any temperature but 1.
 ADAPTATIONS = {
@@ -77,7 +78,7 @@ class OpenAIChat:
         while True:
             adapted = self._adapted
             try:
-                return self._attempt(call.request, adapted)
+                return self._in_time(lambda adapted=adapted: self._attempt(call.request, adapted))  # type: ignore[misc]
             except self._openai.APIStatusError as error:
                 status, text = error.status_code, self._clean(_message(error.body) or str(error))
                 refused = _refused(text, error.body) - adapted if status in (400, 422) else set()
@@ -96,6 +97,26 @@ class OpenAIChat:
                 refused_connection = "connect" in type(cause).__name__.lower()
                 why = self._clean(str(cause or error))
                 raise Transient(f"no connection: {why}", billed=not refused_connection) from None
+
+    def _in_time(self, attempt: Callable[[], Body]) -> Body:
+        """Makes an attempt in a thread of its own: the client's time limits are those of a single read, so that a
+        header that comes line by line, or one status 102 after another, would never end. Raises as ``attempt``."""
+        got: list[Body | BaseException] = []
+
+        def work() -> None:
+            try:
+                got.append(attempt())
+            except BaseException as error:
+                got.append(error)
+
+        thread = threading.Thread(target=work, name=f"attempt of {self.model}", daemon=True)
+        thread.start()
+        thread.join(self.timeout + LATE)
+        if not got:
+            raise Transient(f"the reply was not complete within {self.timeout:g} s", billed=True)
+        if isinstance(got[0], BaseException):
+            raise got[0]
+        return got[0]
 
     def _attempt(self, request: Request, adapted: frozenset[str]) -> Body:
         start = time.monotonic()

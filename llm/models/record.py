@@ -9,14 +9,14 @@
      "attempts": 6, "time": ...}
 
 sha256: of the request's canonical JSON. sent: number of the attempt that begins; most: [tokens, usd] that the call may
-have cost by its end, which count as unconfirmed if the run is killed before anything else is known of it. tokens: of prompt and reply. usd: null where the price is unknown. Attempts
-that may have been billed without a reply leave "unconfirmed": [tokens, usd]. body: what a server sent, written before
-it was read, so that a session that can read it need not ask again; its reply then "settles" [tokens, usd] of what was
-unconfirmed. final: the server would refuse this request again;
-any other failure is asked again by a resumed run. instead_of: the model that was to be asked, where another one of the
-run has answered because that one was out; request is then what was sent. A recording written by hand has lines
-{"reply": "..."} instead, optionally with "model", "comment" and "expect" (what becomes of it, for tests), and no first
-line; call i gets line i.
+have cost by its end, which count as unconfirmed if the run is killed before anything else is known of it. tokens: of
+prompt and reply. usd: null where the price is unknown. Attempts that may have been billed without a reply leave
+"unconfirmed": [tokens, usd]. body: what a server sent, written before it was read, so that a session that can read it
+need not ask again; its reply then "settles" [tokens, usd] of what was unconfirmed. final: the server would refuse this
+request again; any other failure is asked again by a resumed run. instead_of: the model that was to be asked, where
+another one of the run has answered because that one was out; request is then what was sent. A recording written by hand
+has lines {"reply": "..."} instead, optionally with "model", "comment" and "expect" (what becomes of it, for tests), and
+no first line; call i gets line i.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ https://docs.ollama.com/api/openai-compatibility.
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Mapping
 
 from envolve.core.registry import nearest
@@ -25,9 +26,12 @@ OTHER_KEY = "LLM_API_KEY"
 def find_server(name: str, base_url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
     """Model name at its server, and base URL. Raises ChatError."""
     if name.startswith("ollama:"):
-        return name.removeprefix("ollama:"), ollama_url(environ)
+        url = ollama_url(environ)
+        if not _is_url(url):
+            raise ChatError(f"environment variable OLLAMA_HOST: found {url!r}, expected a host, host:port or URL")
+        return name.removeprefix("ollama:"), url
     if base_url is not None:
-        if not re.match(r"https?://[^/]", base_url):
+        if not _is_url(base_url):
             raise ChatError(f"base URL {base_url!r}: expected http://... or https://..., usually ending in /v1")
         return name, next((url for url in KEYS if url.rstrip("/") == base_url.rstrip("/")), base_url)
     if re.match(r"gpt-|chatgpt-|o\d", name):
@@ -38,6 +42,16 @@ def find_server(name: str, base_url: str | None, environ: Mapping[str, str]) -> 
         f"unknown model {name!r}: expected gpt-..., claude-..., ollama:NAME or replay:FILE, or give --base-url URL for "
         "a server that knows this name"
     )
+
+
+def _is_url(text: str) -> bool:
+    """True if a client can send requests there: a host of labels that DNS allows, a port below 65536."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port  # ValueError: no port, no IPv6 address, no label
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and text.isprintable() and " " not in text
 
 
 def ollama_url(environ: Mapping[str, str]) -> str:
@@ -57,11 +71,13 @@ def key_name(base_url: str) -> str:
 
 def find_key(name: str, base_url: str, environ: Mapping[str, str]) -> str:
     """Key of the server; "none" for servers that need none. Raises ChatError if OpenAI's or Anthropic's key is
-    missing."""
+    missing, or if a key cannot be sent."""
     if name.startswith("ollama:"):
         return "none"  # the client sends one, the server does not read it
     variable = key_name(base_url)
     key = environ.get(variable, "").strip()
+    if not re.fullmatch(r"[\x20-\x7e]*", key):  # the client's error would quote it, in escapes that hide it from us
+        raise ChatError(f"environment variable {variable}: found line breaks or other characters that no key has")
     if not key and variable != OTHER_KEY:
         near = nearest(variable, [n for n in environ if "KEY" in n.upper() and n not in (*KEYS.values(), OTHER_KEY)])
         mean = f" (found {near}, which is not read)" if near else ""

@@ -48,6 +48,7 @@ class Archive:
         if any(old):
             lines = read_plain(self.path, TABLE_BYTES).split(b"\n")[:-1]
             kept = [line + b"\n" for line, stale in zip(lines, old) if not stale]
-            write_atomic(str(self.path), b"".join(kept))
-        for individual in individuals:
-            json_lines.append(self.path, individual.to_json())
+            # at once: between the two a kill would lose what was trained
+            write_atomic(str(self.path), b"".join([*kept, *(json_lines.line(i.to_json()) for i in individuals)]))
+        else:
+            json_lines.append(self.path, *(i.to_json() for i in individuals))

@@ -55,8 +55,8 @@ class GoalPlan:
 
 
 HELP = """\
-Train a population of goal-conditioned agents side by side: contrastive RL (no rewards), SAC or TD3 with hindsight, or
-PPO. Each member may have its own hyperparameters (--per_member).
+Train a population of goal-conditioned agents side by side with contrastive RL (no rewards), SAC, TD3 or PPO. SAC and
+TD3 can use hindsight (--use_her). Each member of the population may have its own hyperparameters (--per_member).
 
   envolve goal --task reacher --num-envs 32 --discounting 0.9 --num-timesteps 60000
   envolve goal --task simple_u_maze --population 4 --per-member policy_lr=1e-4,3e-4,1e-3,3e-3
@@ -64,8 +64,8 @@ PPO. Each member may have its own hyperparameters (--per_member).
   envolve goal --task reacher --agent ppo --normalize-observations --num-envs 32
   envolve goal --resume results/<run>
 
-Flags may be written with - or _. Exit codes: 0 complete, 1 cannot continue (or every member diverged), 2 wrong
-arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
+Flags may be written with - or _. Exit codes: 0 complete, 1 it cannot start or continue, or every member diverged,
+2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -89,16 +89,23 @@ def build_parser() -> Parser:
     parser = Parser(
         "train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
-    parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
+    parser.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="continue the run in this folder with its stored arguments; you may add only --video and --wandb",
+    )
+    parser.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: a new folder in --results-dir)")
     parser.add_argument(
         "--video",
         nargs="?",
         const="",
         metavar="FILE",
-        help="record a video of the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
+        help="film the final policy of the best member in FILE, .mp4 or .gif; without FILE: video.mp4 (or .gif) in the "
+        "folder of the run",
     )
-    parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument(
+        "--results-dir", default="results", metavar="DIR", help="parent folder of new runs (default: results)"
+    )
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument(
         "--per-member",
@@ -106,7 +113,7 @@ def build_parser() -> Parser:
         action="extend",
         default=[],
         metavar="NAME=V,V,...",
-        help="values of the members, one each; of "
+        help="hyperparameters with one value per member, e.g. policy_lr=1e-4,3e-4; names for "
         + "; ".join(f"{agent}: {', '.join(names)}" for agent, (_, _, names) in AGENTS.items()),
     )
     add_section(parser, "run", RunSection)

@@ -22,37 +22,37 @@ AGENTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
 class RunSection:
     """Options of a run; the learner's own options are in the sections of AGENTS."""
 
-    env_name: str = option("reacher", "the task; docs/goals.md has them all")
-    agent: str = option("crl", "the learner: contrastive RL, or a baseline with rewards", choices=tuple(AGENTS))
-    eval_env: str = option("", "the task of evaluations, e.g. simple_u_maze_eval; default: env_name")
+    env_name: str = option("reacher", "task; docs/goals.md lists all tasks")
+    agent: str = option("crl", "learner: contrastive RL, or a baseline that uses rewards", choices=tuple(AGENTS))
+    eval_env: str = option("", "task for evaluations, e.g. simple_u_maze_eval; default: the training task")
     num_timesteps: int = option(
         1_000_000, "environment steps per member, rounded up to whole training phases", ge=1, le=10**12
     )
-    num_evals: int = option(50, "evaluations, the first before training", ge=1, le=10**6)
-    num_eval_envs: int = option(128, "evaluation episodes of each member", ge=1, le=10**5)
-    episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0, le=10**6)
+    num_evals: int = option(50, "number of evaluations, including one before training", ge=1, le=10**6)
+    num_eval_envs: int = option(128, "episodes per member and evaluation", ge=1, le=10**5)
+    episode_length: int = option(0, "episode length in decisions; 0: the task's own", ge=0, le=10**6)
     action_repeat: int = option(1, "environment steps per decision", ge=1, le=10**4)
     resample: str = option(
         "reset",
-        "reset: new starts and goals at every reset; fixed, as published: keep the first ones",
+        "starts and goals. reset: draw new ones at every reset; fixed: keep the first ones, as in the publication",
         choices=("reset", "fixed"),
     )
-    seed: int = option(0, "random seed of the first member; the others take the seeds that follow", ge=0, le=2**31)
-    population: int = option(1, "members, trained side by side", ge=1, le=10**4)
+    seed: int = option(0, "random seed of the first member; the other members use the next seeds", ge=0, le=2**31)
+    population: int = option(1, "number of members, trained side by side", ge=1, le=10**4)
     engine: str = option(
         "mujoco",
-        "simulator of tasks with a robot: MuJoCo on CPU threads, or mujoco_warp on a GPU",
+        "simulator of tasks with a robot: mujoco (CPU threads) or mujoco_warp (GPU)",
         choices=("mujoco", "mujoco_warp"),
     )
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
-    device: str = option("cpu", "cpu, or cuda")
-    keep_policies: bool = option(False, "keep the policy of every evaluation, as policies/STEPS.pt")
+    device: str = option("cpu", "Torch device: cpu or cuda")
+    keep_policies: bool = option(False, "store the policy of every evaluation as policies/STEPS.pt")
     exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")
-    group_name: str = option("", "group in Weights & Biases")
-    project_name: str = option("crl", "project in Weights & Biases")
-    log_wandb: bool = option(False, "as --wandb, with --project-name")
+    group_name: str = option("", "group of the run in Weights & Biases")
+    project_name: str = option("crl", "project of --log-wandb in Weights & Biases")
+    log_wandb: bool = option(False, "the same as --wandb with the project of --project-name")
     wandb_mode: str = option(
         "online",
-        "Weights & Biases: online, or offline (keep the log in the run's folder)",
+        "mode of Weights & Biases; offline: store the log in the folder of the run",
         choices=("online", "offline"),
     )

@@ -11,17 +11,17 @@ from envolve.outer.config.yaml_lines import ConfigError
 OPEN = "r"  # Ray opens its folder of logs and sockets to every user; the one around it is its user's alone
 FILES, RAY = "files", "ray"
 WORKERS_ON = (  # help of the flag
-    "files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; ray:HOST:PORT or "
-    "ray:auto: a Ray cluster that runs"
+    "files (default): workers share a folder with the master; ray: workers on a new Ray cluster on this machine; "
+    "ray:HOST:PORT or ray:auto: workers on a running Ray cluster"
 )
 HERE = "here"
 TRAINED_ON = (  # of the flag of commands that need no workers
-    "here: all agents in this process (default); ray: a Ray cluster on this machine; ray:HOST:PORT or ray:auto: a Ray "
-    "cluster that runs"
+    "here (default): all agents in this process; ray: workers on a new Ray cluster on this machine; ray:HOST:PORT or "
+    "ray:auto: workers on a running Ray cluster"
 )
 PROGRAMS_ON = (
-    "here: one process, or with --processes one for each program (default); ray: each program on a Ray cluster of this "
-    "machine; ray:HOST:PORT or ray:auto: on a Ray cluster that runs"
+    "here (default): all programs in this process, or with --processes each in its own; ray: programs on a new Ray "
+    "cluster on this machine; ray:HOST:PORT or ray:auto: programs on a running Ray cluster"
 )
 INSTALL = "pip install 'envolve[ray]'"
 

@@ -269,7 +269,7 @@ def test_a_resumed_run_keeps_its_arguments(tmp_path, capsys):
     assert "--task: found Ant" in err and "timeout" not in err
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"arguments": {"task": "Cartpole", "seeds": "many"}}))
     code, _, err, _ = run(auto_shape.main, ["--resume", tmp_path], capsys, tmp_path / "none")
-    assert code == 2 and "--seeds: found many, expected at least 1" in err
+    assert code == 2 and "config.yaml: arguments.seeds: found 'many', expected a whole number" in err
 
 
 def test_a_missing_key_leaves_no_folder(tmp_path, capsys, monkeypatch):

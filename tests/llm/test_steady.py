@@ -211,6 +211,16 @@ def test_a_run_of_other_decisions_is_not_followed(tmp_path, monkeypatch) -> None
         run(other, llm, 1, monkeypatch, guide=folder / "calls.jsonl")
 
 
+@pytest.mark.parametrize("line", ['{"do": "tell", "ids": [8]}', '{"do": "train", "ids": [0, 7]}'])
+def test_events_that_can_never_be_taken_end_the_run(tmp_path, monkeypatch, line) -> None:
+    """A file that was changed: it would wait for ever."""
+    llm, folder = recording(tmp_path / "r.jsonl", REPLIES), tmp_path / "run"
+    folder.mkdir()
+    (folder / EVENTS).write_text('{"do": "ask", "ids": [0]}\n' + line + "\n")
+    with pytest.raises(EventError, match=r"events.jsonl, line 2: found t\w+ \[.*, expected what can follow"):
+        run(folder, llm, 1, monkeypatch)
+
+
 def test_once_the_chat_is_stopped_no_repair_is_asked_for(tmp_path, monkeypatch) -> None:
     """At Ctrl-C the vetter is closed below a thread, whose verdict is then none that a repair could be asked for."""
     with make_chat([recording(tmp_path / "r.jsonl", REPLIES)], record=tmp_path / "calls.jsonl") as chat:

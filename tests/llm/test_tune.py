@@ -14,7 +14,8 @@ from envolve.agents.shaped.halving import AgentRun, Training
 from envolve.agents.shaped.training import default_section
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.llm.fitness import Worth
-from envolve.llm.tune import NumbersTarget, TuneSettings, make_tuner, tune
+from envolve.llm.json_lines import JSONLinesError
+from envolve.llm.tune import NumbersTarget, TuneSettings, make_tuner, read_generations, tune
 from envolve.llm.tuners import BOHBTuner
 
 TRAINING = Training("Cartpole", "ppo", default_section("ppo"), 8, 9)
@@ -72,6 +73,16 @@ def test_an_interrupted_tuning_ends_as_an_uninterrupted_one(judged, tmp_path, me
     assert cut.read_bytes() == whole.read_bytes() and [r[0] for r in reports] == [1, 2, 3, 4, 5, 6]
     assert len({numbers for _, _, numbers in judged}) == 3  # the other three were known
     assert any(None in json.loads(line)["scores"] for line in lines)  # failures are kept as such
+
+
+@pytest.mark.parametrize(
+    "line", ['{"steps": 3}', '{"scores": 1, "steps": 3}', '{"scores": ["a"], "steps": 3}', '{"scores": [1.0]}']
+)
+def test_a_wrong_line_of_a_log_is_named(tmp_path, line):
+    log = tmp_path / "tune_3.jsonl"
+    log.write_text('{"scores": [1.0, null], "steps": 3}\n' + line + "\n")
+    with pytest.raises(JSONLinesError, match="tune_3.jsonl, line 2: found .*, expected .*scores"):
+        read_generations(log)
 
 
 def test_nes_begins_with_what_is_written():

@@ -29,7 +29,7 @@ from envolve.outer.exchange.machine import ExchangeError
 A = TypeVar("A")
 EVENTS = ("return", "train_steps", "episode_return", "episode_length", "ms_per_step")
 EXIT_CODES = """
-Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass(kw_only=True)
@@ -37,19 +37,19 @@ class DataArgs(EventArgs):
     """Arguments of every command that writes data."""
 
     seed: int = 0
-    """Random seed of the agents. The evolution never uses the seeds made from it."""
+    """Random seed of the agents. The evolution never uses the seeds derived from it."""
     threads: int = 0
-    """CPU threads; 0: all."""
+    """CPU threads; 0: all that this process may use."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values that override CONFIG, as given to train_proxy.py."""
+    """Values that override the configuration; the same as for train_proxy.py --set."""
     name: str | None = None
-    """Name of the runs, as given to train_proxy.py --name."""
+    """Name of the folder of the worlds; the same as for train_proxy.py --name."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Quick look of about a minute with few agents. Missing worlds are evolved first (train_proxy.py --quick)."""
+    """Quick look of about a minute, with few agents. Missing worlds are evolved first (train_proxy.py --quick)."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the worlds are, and the data go."""
+    """Folder with the worlds. The data are written to its folder paper/."""
     out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
-    """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
+    """Data file to write. Default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
 
 
 def run_command(prog: str, work: Callable[[A], int], args: A) -> int:

@@ -72,25 +72,26 @@ OF_RNS, OF_SES = ("modes", "objective"), ("published", "evolved", "stop")  # fla
 @dataclass
 class CompareArgs(DataArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
-    """Configuration of the worlds, as given to train_proxy.py."""
+    """Configuration of the worlds; the same as for train_proxy.py."""
     modes: list[int] | None = None
-    """RNs: modes to compare. Default: all that the task supports (train_proxy.py --help); with --quick
-    five or six."""
+    """RNs: modes to compare (train_proxy.py --help lists them). Default: all that the task supports; with --quick five
+    or six of them."""
     objective: str | None = None
-    """RNs: objective of their evolution: reward_threshold, auc or mean_return. Default: the rn_objective of CONFIG."""
+    """RNs: objective that they were evolved for: reward_threshold, auc or mean_return. Default: rn_objective in
+    CONFIG."""
     worlds: int | None = None
-    """Number of worlds of each kind, best first. Default: 10 RNs (HalfCheetah, Pendulum 5), 40 SEs."""
+    """Number of best worlds of each kind. Default: 10 RNs (HalfCheetah, Pendulum: 5), 40 SEs."""
     agents: int | None = None
-    """Agents per world. Default: 10 (HalfCheetah 5, Pendulum 3)."""
+    """Agents per world. Default: 10 (HalfCheetah: 5, Pendulum: 3)."""
     agent_set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Hyperparameters that override the published ones, e.g. lr=1e-4 train_episodes=200."""
     published: tyro.conf.FlagCreatePairsOff[bool] = False
     """SEs: give agents the published hyperparameters instead of those in CONFIG."""
-    evolved: Annotated[list[str], tyro.conf.arg(metavar="WITH ...")] = field(default_factory=lambda: [*EVOLVED])
-    """SEs: kinds to compare: evolved with fixed or with varied hyperparameters."""
-    stop: str | None = None
-    """SEs: end of training: budget (the one that they were evolved for) or early-out (until the returns have settled,
-    as published). Default: budget, if they have one."""
+    evolved: Annotated[list[str], tyro.conf.arg(metavar="KIND ...")] = field(default_factory=lambda: [*EVOLVED])
+    """SEs: kinds to compare: fixed, varied or both (evolved with fixed or with varied hyperparameters)."""
+    stop: Annotated[str | None, tyro.conf.arg(metavar="RULE")] = None
+    """End of training in a synthetic environment (SE): budget (after the steps that the SE was evolved for) or
+    early-out (when the returns have settled, as published). Default: budget, if the SE has one."""
 
 
 def evolves_rns(args: CompareArgs) -> bool:

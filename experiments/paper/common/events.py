@@ -23,9 +23,9 @@ class EventArgs:
     """The two switches, and what lasts until the command ends."""
 
     tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Write TensorBoard events of every series into this folder, as soon as it is there."""
+    """Write TensorBoard events to this folder, for each series as soon as it is complete."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
-    """Also log these events to this project of Weights & Biases (docs/tracking.md)."""
+    """Also log these events to this Weights & Biases project (docs/tracking.md). Requires --tensorboard."""
 
     def __post_init__(self) -> None:
         self.session = contextlib.ExitStack()

@@ -24,13 +24,15 @@ class OneSEArgs(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_cartpole_syn_env.yaml"
     )
-    """Configuration of the SEs, as given to train_proxy.py."""
+    """Configuration of the SEs; the same as for train_proxy.py."""
+    worlds: int | None = None
+    """Number of SEs; only 1 is accepted, the best SE."""
     agent: str | None = None
     """Learner. Default: the one that the SE was evolved with."""
-    evolved: str = "varied"
-    """Kind of SE: evolved with varied or with fixed hyperparameters."""
+    evolved: Annotated[str, tyro.conf.arg(metavar="KIND")] = "varied"
+    """Kind of SE: varied or fixed (evolved with varied or with fixed hyperparameters)."""
     model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """File of an SE, a model.pt, to use instead of the best one."""
+    """SE to use instead of the best one: a model.pt."""
 
 
 def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, LearnerSettings]:

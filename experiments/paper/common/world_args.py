@@ -18,9 +18,9 @@ from envolve.outer.config.load import ConfigError
 @dataclass
 class WorldArgs(DataArgs):
     worlds: int | None = None
-    """Number of worlds, best first."""
+    """Number of best worlds."""
     agents: int | None = None
-    """Agents per world, or per value of the varied quantity."""
+    """Number of agents per world."""
 
 
 def find(args: WorldArgs, config: Path, count: int, **kind: Any) -> list[WorldFile]:

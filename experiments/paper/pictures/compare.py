@@ -26,7 +26,7 @@ from envolve.outer.reporting.style import cut_low, legend_above, thousands
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "figures 5 and 9: learning curves with reward networks of every type, and with none"
+TITLE = "figures 5 and 9: learning curves with reward networks of every type and without one"
 TASKS = {
     "Cliff": "default_config_gridworld_reward_env.yaml",
     "CartPole-v0": "default_config_cartpole_reward_env.yaml",

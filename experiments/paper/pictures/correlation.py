@@ -12,7 +12,7 @@ from envolve.experiments.paper.common.series import learner
 from envolve.experiments.paper.pictures.se import CONFIGS
 from envolve.outer.reporting.style import BLUE, GREY, legend_above
 
-TITLE = "whether hyperparameters that are good in an SE are good on the task"
+TITLE = "returns with sampled hyperparameters in an SE and on the task, and their correlation"
 NEEDS: dict[str, tuple[Need, ...]] = {
     task: (DataFile("correlation", task, ("correlation.py", config)),) for task, config in CONFIGS.items()
 }

@@ -8,7 +8,7 @@ from typing import Any
 from envolve.experiments.paper.common.drawing import DataFile, Drawing, Need
 from envolve.experiments.paper.pictures import se
 
-TITLE = "as se, with agents that all have the configured hyperparameters"
+TITLE = "the same as se, but all agents have the configured hyperparameters"
 NEEDS: dict[str, tuple[Need, ...]] = {
     task: (DataFile("generalization_gap", task, ("generalization_gap.py", config), "se"),)
     for task, config in se.CONFIGS.items()

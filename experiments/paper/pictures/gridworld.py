@@ -11,7 +11,7 @@ from envolve.experiments.paper.common.drawing import TITLE_SIZE, DataFile, Drawi
 from envolve.experiments.paper.common.grids import arrow, empty_map, gridworld, size, triangles, walkable
 from envolve.experiments.paper.common.series import learner
 
-TITLE = "where the steps of a gridworld's SE lead and what they pay, and the values that agents learn"
+TITLE = "transitions and rewards of a gridworld's SE, and the action values that agents learn"
 TASKS = ("EmptyRoom22", "EmptyRoom23", "EmptyRoom33")
 NEEDS: dict[str, tuple[Need, ...]] = {
     task: (DataFile("gridworld", task, ("gridworld.py", "--task", task)),) for task in TASKS

@@ -11,7 +11,7 @@ from envolve.experiments.paper.common.drawing import TITLE_SIZE, DataFile, Drawi
 from envolve.experiments.paper.common.grids import cells, gridworld, size
 from envolve.experiments.paper.common.series import learner, style
 
-TITLE = "visits of each state by SARSA agents that were trained in reward networks, and on the task"
+TITLE = "state visits of SARSA agents that were trained in reward networks and on the task"
 NEEDS: dict[str, tuple[Need, ...]] = {"Cliff": (DataFile("heatmap", "Cliff", ("heatmap.py",)),)}
 
 

@@ -23,7 +23,7 @@ from envolve.experiments.paper.common.series import learner, style
 from envolve.experiments.paper.pictures.se import CONFIGS
 from envolve.outer.reporting.style import legend_above, thousands
 
-TITLE = "test returns and training steps over one hyperparameter of the agents at a time"
+TITLE = "test returns and training steps as a function of one hyperparameter at a time"
 COMMAND = "hyperparameter_sensitivity.py"
 NEEDS: dict[str, tuple[Need, ...]] = {
     task: (DataFile("hyperparameter_sensitivity", task, (COMMAND, config)),)

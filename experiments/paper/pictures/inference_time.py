@@ -9,7 +9,7 @@ from envolve.experiments.paper.common.drawing import LABEL_SIZE, DataFile, Drawi
 from envolve.experiments.paper.pictures.se import CONFIGS
 from envolve.outer.reporting.style import BLUE, ORANGE, legend_above
 
-TITLE = "the time that a step of the task, an SE and a reward network takes"
+TITLE = "time per step of the task, an SE and a reward network"
 NEEDS: dict[str, tuple[Need, ...]] = {
     task: (DataFile("inference_time", task, ("inference_time.py", config)),) for task, config in CONFIGS.items()
 }

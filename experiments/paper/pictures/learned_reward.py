@@ -11,7 +11,7 @@ from envolve.experiments.paper.common.drawing import TITLE_SIZE, DataFile, Drawi
 from envolve.experiments.paper.common.grids import gridworld, size, triangles, walkable
 from envolve.experiments.paper.common.series import style
 
-TITLE = "figure 10: the reward that reward networks have learned, for each state and action"
+TITLE = "figure 10: the rewards of reward networks for each state and action"
 NEEDS: dict[str, tuple[Need, ...]] = {"Cliff": (DataFile("learned_reward", "Cliff", ("learned_reward.py",)),)}
 LOW = -50.0  # rewards up to here are left out on the right, as published
 

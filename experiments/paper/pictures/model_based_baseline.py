@@ -28,7 +28,7 @@ from envolve.experiments.paper.common.series import AMBER, PINK, learner, style
 from envolve.experiments.paper.pictures import se
 from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend, legend_above
 
-TITLE = "the control of figures 3 and 7: agents in worlds that were fitted to the task instead of evolved"
+TITLE = "control for figures 3 and 7: agents in worlds that were fitted to the task, not evolved"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from envolve.experiments.paper.common.drawing import (
 from envolve.experiments.paper.common.series import learner
 from envolve.outer.reporting.style import COLOURS, GREY, legend_above
 
-TITLE = "the test return of agents from an SE with noise on one of its outputs"
+TITLE = "test returns of agents trained in an SE with noise on one of its outputs"
 COMMAND = "noise_threshold.py"
 NEEDS: dict[str, tuple[Need, ...]] = {
     "CartPole-v0": (DataFile("noise_threshold", "CartPole-v0", (COMMAND,)),),

@@ -11,7 +11,7 @@ from envolve.experiments.paper.common.drawing import LABEL_SIZE, TITLE_SIZE, Dra
 from envolve.outer.reporting.style import BLUE, GREY
 from envolve.outer.search.transforms import score_transform
 
-TITLE = "what the eight score transforms make of the same sixteen scores"
+TITLE = "the eight score transforms, applied to the same sixteen scores"
 NEEDS: dict[str, tuple[Need, ...]] = {"": ()}
 NAMES = (
     "0  linear", "1  rank", "2  NES", "3  NES, unnormalised", "4  single best", "5  single better",

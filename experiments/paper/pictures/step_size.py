@@ -16,7 +16,7 @@ from envolve.outer.hpo.trial import Record
 from envolve.outer.hpo.trial_log import TrialLog
 from envolve.outer.reporting.style import GREY
 
-TITLE = "figure 11: step sizes and score transforms, and how many generations a gridworld's SE took"
+TITLE = "figure 11: generations that a gridworld's SE took, by step size and score transform"
 LIMITS = (0.008, 125)  # of the study's step sizes
 FOLDER = "gridworld_step_size"
 TRANSFORM, STEP = "agents.gtn.score_transform_type", "agents.gtn.step_size"

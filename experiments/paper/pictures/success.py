@@ -17,7 +17,7 @@ from envolve.experiments.paper.common.drawing import LABEL_SIZE, Drawing, Need, 
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.reporting.style import BLUE, GREY, legend_above
 
-TITLE = "figure 2: the score of many evolutions of SEs, generation by generation"
+TITLE = "figure 2: scores of many evolutions of SEs over the generations"
 LINES = 20  # runs that are drawn one by one, as published
 
 

@@ -6,6 +6,7 @@ import contextlib
 import email.utils
 import itertools
 import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 
 from envolve.core.places import IMPORTS
 from envolve.llm.models import openai_chat
+from envolve.llm.models.chat import make_chat
 from envolve.llm.models.openai_chat import MAX_ERROR, OpenAIChat, _bounded, _retry_after
 from envolve.llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
 from tests.llm import scripted_server as scripted
@@ -291,3 +293,26 @@ def test_openai_is_imported_only_when_a_model_is_asked(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ChatError, match=r"'any' needs the openai package: pip install envolve\[llm\]"):
         OpenAIChat("any", "http://localhost:1/v1", KEY)
+
+
+def test_a_header_without_end_ends_with_the_timeout() -> None:
+    """A line at a time, so that no single read takes long; a proxy that sends "102 Processing" looks the same."""
+    over = threading.Event()
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            while not over.wait(0.1):
+                connection.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        threading.Timer(20.0, over.set).start()  # for a client that waits
+        with make_chat(["m"], url, timeout=0.5, attempts=1, environ={}) as chat:
+            [failure] = chat.ask([Call(0, Request("m", (("user", "?"),)))])
+        assert not over.is_set() and "not complete within 0.5 s" in str(failure)
+        assert chat.ledger.total().unconfirmed_tokens > 4096
+        over.set()
+        thread.join()

@@ -114,6 +114,9 @@ def test_lines_written_by_hand(path, written) -> None:
             "line 2: 'tokens': expected numbers of tokens, found -2",
         ),
         (HEAD + '{"index": 0}\n', "line 2: 'request': expected an object with messages"),
+        (HEAD + '{"index": 0, "sent": 0}\n', "line 2: 'sent': expected 1, 2, ..., found 0"),
+        (HEAD + '{"index": 0, "sent": 1}\n', "line 2: 'model': expected a text, found None"),
+        (HEAD + '{"index": 0, "sent": 1, "model": "m", "most": [1]}\n', "line 2: 'most': expected [tokens, usd]"),
     ],
 )
 def test_what_is_refused(tmp_path, data, message) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from envolve.llm import json_lines
 from envolve.llm.search.archive import Archive, ArchiveError
 from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import Individual, RewardSearch
@@ -44,6 +45,12 @@ def test_whole_lines_survive_any_tear(tmp_path: Path, some: list[Individual], da
     assert same(archive.load(), some) and (not some or archive.path.read_bytes()[: len(content)] == content)
 
 
+def test_a_disk_that_takes_nothing_is_named() -> None:
+    with pytest.raises(OSError) as error:
+        json_lines.append(Path("/dev/full"), {"id": 0})
+    assert error.value.filename == "/dev/full"
+
+
 def test_of_several_lines_of_an_id_the_last_counts(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "individuals.jsonl")
     for i in (individual(1, score=1.0), individual(0), individual(1, score=2.0)):
@@ -61,6 +68,22 @@ def test_what_is_evaluated_again_leaves_no_trace(tmp_path: Path) -> None:
     again.path.write_bytes(again.path.read_bytes() + b'{"id": 4, "it')  # killed in the middle of a line
     again.put(last)
     assert again.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_a_kill_while_one_is_replaced_loses_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever write is the last: what was trained is there, as it was or as it is now."""
+    archive = Archive(tmp_path / "individuals.jsonl")
+    archive.put([individual(0, score=1.0), individual(1, score=2.0)])
+
+    def killed(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("envolve.llm.json_lines.append", killed)
+    try:
+        archive.put([individual(0, score=5.0)])
+    except KeyboardInterrupt:
+        pass
+    assert [i.id for i in archive.load()] == [0, 1]
 
 
 @pytest.mark.parametrize(
