@@ -189,7 +189,7 @@ def render(command: Command, what: Declared, everything: bool) -> str:
         lines += ["", f"{left_out} more flags: envolve {command.name} --help-all"]
     for part in rest:
         lines += ["", *part.splitlines()]
-    lines += ["", *textwrap.wrap(" ".join(codes.split()), WIDTH)]
+    lines += ["", *_folded(codes, WIDTH)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -220,7 +220,12 @@ def _wrapped(paragraph: str) -> str:
     """Indented ones are left as they are."""
     if any(line.startswith(" ") for line in paragraph.splitlines()):
         return paragraph
-    return textwrap.fill(" ".join(paragraph.split()), WIDTH)
+    return "\n".join(_folded(paragraph, WIDTH))
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Text in lines; names with hyphens, <results-dir> or --run-dir, stay whole."""
+    return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def _ordered(flags: Iterable[Flag]) -> list[str]:
@@ -232,7 +237,7 @@ def _ordered(flags: Iterable[Flag]) -> list[str]:
 
 def _lines(flag: Flag) -> list[str]:
     left = f"  {flag.spelt} {flag.value}".rstrip()
-    told = textwrap.wrap(flag.text, WIDTH - COLUMN) or [""]
+    told = _folded(flag.text, WIDTH - COLUMN) or [""]
     if len(left) > COLUMN - 2:
         return [left, *(" " * COLUMN + line for line in told)]
     return [f"{left:<{COLUMN}}{told[0]}", *(" " * COLUMN + line for line in told[1:])]
