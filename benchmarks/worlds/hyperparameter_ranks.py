@@ -2,6 +2,7 @@
 """Can a world be evolved to rank hyperparameters as the task does?
 
     python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR [--generations 60] [--begin model.pt]
+    python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR --worlds model.pt ...    rank with these alone
     python3 benchmarks/worlds/hyperparameter_ranks.py --out DIR --table
 
 A world's score is Spearman's correlation, over 30 sets of hyperparameters, between what an agent with the set returns
@@ -12,6 +13,7 @@ The figure is the same correlation over 50 other sets, ten agents each, with 95 
   first      the world that the search began with: random weights, or --begin
   short      no world: agents trained on the task for as many steps as in the world
   again      no world: ten more agents trained on the task for the full steps: the highest that can be expected
+  FILE       a world of --worlds, as it is
 
 All agents are judged by greedy episodes on the task; steps of these are counted, too. CONFIG is one of SEs or bandits;
 its learner varies as VARY says. A stopped command goes on with the next generation or row.
@@ -79,14 +81,8 @@ class Study:
         self.search_digest = self.digest
         self.began: Tensor | None = None
         if begin is not None:
-            try:
-                self.began = read_world(str(begin)).flat
-            except WorldFileError as e:
-                raise RunError(str(e)) from None
+            self.began = read(begin, self)
             self.search_digest += hashlib.sha256(self.began.numpy().tobytes()).hexdigest()
-            size = len(target.begin(0))
-            if len(self.began) != size:
-                raise RunError(f"{begin}: found a world of {len(self.began)} numbers, expected {size}")
 
     def begin(self, seed: int) -> Tensor:
         """The first centre, float32 [D]."""
@@ -158,14 +154,13 @@ class Study:
             print(f"generation {number + 1}: centre {row['centre']:.2f}, all {row['mean']:.2f}", flush=True)
         return strategy.centre
 
-    def row(self, name: str, world: Tensor) -> dict[str, Any]:
-        """The correlation over the sets that the search has not seen."""
+    def row(self, name: str, world: Tensor | None) -> dict[str, Any]:
+        """The correlation over the sets that the search has not seen. world: that agents train in; None: in none."""
         truth, held = self.truth()[SETS:], range(SETS, SETS + HELD_OUT)
         began, self.task_steps = time.process_time(), 0
-        if name in ("evolved", "first"):
-            flat = world if name == "evolved" else self.begin(int(member_seeds(self.seed, RETEST, TRUTH, 1)[0]))
+        if world is not None:
             seeds = member_seeds(self.seed, RETEST, JUDGE, HELD_OUT * AGENTS).reshape(HELD_OUT, AGENTS)
-            found = self.returns(held, "se", self.steps, flat.expand(AGENTS, -1), seeds).mean(1)
+            found = self.returns(held, "se", self.steps, world.expand(AGENTS, -1), seeds).mean(1)
         else:
             short = name == "short"
             found = self.on_task(held, self.steps * (1 if short else LONGER), JUDGE if short else AGAIN)
@@ -177,13 +172,26 @@ class Study:
         }  # fmt: skip
 
 
+def read(path: Path, study: Study) -> Tensor:
+    """A world for the study, float32 [D]. Raises RunError."""
+    try:
+        found = read_world(str(path)).flat
+    except WorldFileError as e:
+        raise RunError(str(e)) from None
+    size = len(study.target.begin(0))
+    if len(found) != size:
+        raise RunError(f"{path}: found a world of {len(found)} numbers, expected {size}")
+    return found
+
+
 def table(out: Path) -> str:
     rows = cells.results(out, {"row": str, "spearman": float, "low": float, "high": float, "task_steps": int})
     lines = [
         "| | Spearman over 50 sets | steps of an agent | steps on the task, tests included | CPU s |",
         "|---|---|---|---|---|",
     ]
-    for r in sorted(rows, key=lambda r: ROWS.index(r["row"])):
+    order = {name: i for i, name in enumerate(ROWS)}
+    for r in sorted(rows, key=lambda r: (order.get(r["row"], -1), r["row"])):
         figure = f"{r['spearman']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
         lines.append(f"| {r['row']} | {figure} | {r['steps']:,} | {r['task_steps']:,} | {r['cpu_seconds']:.0f} |")
     return "\n".join(lines)
@@ -196,6 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=500, help="of an agent in the world (default: %(default)s)")
     parser.add_argument("--generations", type=int, default=60, help="(default: %(default)s)")
     parser.add_argument("--begin", type=Path, metavar="FILE", help="model.pt with which the search begins")
+    parser.add_argument("--worlds", type=Path, nargs="+", default=[], metavar="FILE", help="no search: model.pt files")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
     args = parser.parse_args(argv)
@@ -206,8 +215,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         study = Study(load_config(args.config, args.set).data, args.out, args.steps, args.begin)
-        world = study.search(args.generations)
-        cells.work(args.out, [(name,) for name in ROWS], lambda name: study.row(name, world), shown)
+        worlds = {str(path): read(path, study) for path in args.worlds}
+        if not worlds:
+            first = study.begin(int(member_seeds(study.seed, RETEST, TRUTH, 1)[0]))
+            worlds = {"evolved": study.search(args.generations), "first": first}
+        names = [*worlds, "short", "again"]
+        cells.work(args.out, [(name,) for name in names], lambda name: study.row(name, worlds.get(name)), shown)
 
     return cells.finish("hyperparameter_ranks", args, go, lambda: table(args.out))
 
