@@ -94,14 +94,19 @@ def observe(world: World, state: Tensor) -> np.ndarray:
     return world.task.to_own(seen, world.kind == "se") if isinstance(world.task, OutsideTask) else seen
 
 
+def codes(task: OutsideTask, actions: np.ndarray) -> np.ndarray:
+    """Actions [N, ...] of the environment's own space -> what the task takes: float32 [N, A], or int64 [N]."""
+    own = task.actions
+    return np.stack([own.to_numbers(a) if own.size else np.asarray(own.to_index(a)) for a in actions])
+
+
 def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """action: integers [N] or reals [N, A] -> next state, reward float64 [N], terminated bool [N].
 
     live: bool [N], the environments to step.
     """
     if isinstance(world.task, OutsideTask):
-        own = world.task.actions
-        action = np.stack([own.to_numbers(a) if own.size else np.asarray(own.to_index(a)) for a in action])
+        action = codes(world.task, action)
     batch = torch.from_numpy(action.astype(np.float32 if world.task.action_size else np.int64)).unsqueeze(0)
     with torch.no_grad():
         state, reward, done, failed = world.step(state, batch)

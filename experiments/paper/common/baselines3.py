@@ -30,7 +30,9 @@ from envolve.core import rng
 from envolve.core.interrupt import deaf_children
 from envolve.core.pool import pool
 from envolve.core.registry import nearest
+from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task, make_task
+from envolve.envs.worlds.export import codes
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.config.load import ConfigError
 
@@ -193,11 +195,15 @@ def finite(model: Any) -> bool:
 
 
 def tested(model: Any, task: Task, seed: int, tests: int) -> list[float]:
-    """Greedy returns on the task, in the test episodes of this seed."""
+    """Greedy returns on the task, in the test episodes of this seed. model: sees and acts in the task's own units."""
 
     def policy(obs: Tensor, step: Tensor) -> Tensor:
         seen = obs[0] if task.num_states is None else obs[0].argmax(-1)  # of a cell its one-hot code
-        return torch.from_numpy(model.predict(seen.numpy(), deterministic=True)[0]).unsqueeze(0)
+        own = task.to_own(seen.numpy(), False) if isinstance(task, OutsideTask) else seen.numpy()
+        chosen = model.predict(own, deterministic=True)[0]
+        if isinstance(task, OutsideTask):
+            chosen = codes(task, chosen)
+        return torch.from_numpy(chosen).unsqueeze(0)
 
     key = rng.fold(torch.tensor([seed]), rng.FINAL_TEST)
     returns, _ = test_episodes(task, policy, key, torch.zeros_like(key), tests, 1)

@@ -10,6 +10,8 @@ import torch
 from matplotlib.collections import PathCollection
 
 from envolve.agents.common.result import REASONS
+from envolve.agents.common.rollout import test_episodes
+from envolve.core import rng
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import read_world, save_world
 from envolve.experiments.paper import unseen_agents
@@ -20,7 +22,7 @@ from envolve.experiments.paper.common.training import no_world, train_agents
 from envolve.experiments.paper.common.unseen import by_world, mean, share, short_names
 from envolve.experiments.paper.pictures import unseen_agents as figure
 from envolve.outer.config import problem
-from envolve.outer.config.load import load_config
+from envolve.outer.config.load import config_of, load_config
 from tests.envs.worlds.test_file import make_flat
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, ROOT, cartpole
@@ -156,6 +158,27 @@ def test_processes_change_nothing(call, models):
             worlds = [str(path) for path in models[:2]]
             results.append(baselines3.train_baselines(who, TASK, worlds, np.arange(2), 3, run, ""))
     assert results[0] == results[1]
+
+
+def test_agents_are_tested_in_the_units_of_an_environment_from_outside() -> None:
+    """Before, they saw observations as this project's learners do, and their torque counted twice."""
+    name = "gymnasium:Pendulum-v1"
+    agents = {"gtn": {"agent_name": "TD3"}, "td3": {}}
+    task = make_task(config_of({"env_name": name, "agents": agents, "envs": {name: {}}}, (), "test").data["env_name"])
+    seen: list[np.ndarray] = []
+
+    class Torque:
+        def predict(self, observation: np.ndarray, deterministic: bool) -> tuple[np.ndarray, None]:
+            seen.append(observation)
+            return np.full((len(observation), 1), 1.0, np.float32), None
+
+    returns = baselines3.tested(Torque(), task, 5, 3)
+    cos, sin, speed = np.concatenate(seen).T
+    np.testing.assert_allclose(cos**2 + sin**2, 1.0, atol=1e-5)
+    assert np.abs(speed).max() > 1.5
+    key = rng.fold(torch.tensor([5]), rng.FINAL_TEST)
+    half = test_episodes(task, lambda obs, step: torch.full((1, 3, 1), 0.5), key, torch.zeros_like(key), 3, 1)[0]
+    assert returns == half[0].tolist(), "a torque of 1 is half of the largest"
 
 
 def test_kinds_without_stable_baselines3(capsys, monkeypatch):
