@@ -9,8 +9,8 @@ import pytest
 import torch
 from matplotlib.collections import PathCollection
 
+from envolve.agents.common import rollout
 from envolve.agents.common.result import REASONS
-from envolve.agents.common.rollout import test_episodes
 from envolve.core import rng
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import read_world, save_world
@@ -177,7 +177,9 @@ def test_agents_are_tested_in_the_units_of_an_environment_from_outside() -> None
     np.testing.assert_allclose(cos**2 + sin**2, 1.0, atol=1e-5)
     assert np.abs(speed).max() > 1.5
     key = rng.fold(torch.tensor([5]), rng.FINAL_TEST)
-    half = test_episodes(task, lambda obs, step: torch.full((1, 3, 1), 0.5), key, torch.zeros_like(key), 3, 1)[0]
+    half = rollout.test_episodes(task, lambda obs, step: torch.full((1, 3, 1), 0.5), key, torch.zeros_like(key), 3, 1)[
+        0
+    ]
     assert returns == half[0].tolist(), "a torque of 1 is half of the largest"
 
 
