@@ -134,7 +134,7 @@ def drawn(args: Args) -> int:
 
 
 def asked(args: Args) -> dict[str, Any]:
-    """Of the fields of ``Measuring``, those that were given."""
+    """Fields of ``Measuring`` that the command line sets."""
     given = {"agents": args.agents, "steps": args.steps, "learners": args.learners or None}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -15,6 +15,8 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from envolve.envs.task import Task, mark_of
+from envolve.envs.worlds.export import action_space
+from envolve.envs.worlds.world import RealTask
 
 
 class TaskEnv(gymnasium.Env):
@@ -27,7 +29,7 @@ class TaskEnv(gymnasium.Env):
         task = self.task = self.task_class(**options)
         low, high = (np.array(bound, np.float32) for bound in task.observation_bounds())
         self.observation_space = spaces.Box(low, high, (task.observation_size,), np.float32)
-        self.action_space = spaces.Discrete(task.num_actions) if task.num_actions else self._box()
+        self.action_space = action_space(RealTask(task, 1))
         self.spec = EnvSpec(
             f"{type(self).__name__}-v0",
             entry_point=type(self),
@@ -37,10 +39,6 @@ class TaskEnv(gymnasium.Env):
         )
         self._state: Optional[torch.Tensor] = None
         self._length = 0
-
-    def _box(self) -> spaces.Box:
-        most = float(self.task.max_action)
-        return spaces.Box(-most, most, (self.task.action_size,), np.float32)
 
     def reset(
         self, *, seed: Optional[int] = None, options: Optional[Dict[str, Any]] = None
