@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from envolve.envs.task import make_task
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
-from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
+from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
 from envolve.outer.config.header import header_of
@@ -58,22 +58,41 @@ def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) 
     inner = [problem.split_agent_name(a).learner for a in agents]
     continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
     library = installed()
-    fit = unseen_learners(continuous, inner, library)
-    for name in how.learners:
-        if name not in fit:
-            raise ConfigError([unknown("--learners", name, fit)])
-    learners = how.learners or tuple(fit)
-    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), TESTS, library)
-    jobs = [job for job in report.jobs_of(run_dir, plan, data["seed"], file) if job.where in (WORLD, REAL)]
-    with locked(run_dir):
-        rows = report.train_all(jobs, run_dir / report.FILE, how.workers, Console())
-    wanted = {job.key for job in jobs}
-    found = report.findings([row for row in rows if row["key"] in wanted], learners, None, return_range(data))
+    found = tested(
+        run_dir,
+        unseen_learners(continuous, inner, library),
+        how,
+        library,
+        lambda plan: report.jobs_of(run_dir, plan, data["seed"], file),
+        return_range(data),
+    )
     return {
         "random": report.plain_figure(found.random),
         "unseen": report.as_json(found),
         "library": "stable-baselines3" if library else "envolve",
     }
+
+
+def tested(
+    folder: Path,
+    fit: Sequence[str],
+    how: Measuring,
+    library: bool,
+    jobs_of: Callable[[ReportPlan], Sequence[UnseenAgent]],
+    bounds: tuple[float, float] | None,
+) -> report.Findings:
+    """Trains unseen agents in a world, and on its task for as many steps. fit: the kinds that there are. jobs_of: all
+    agents of a plan. Finished agents are in ``folder``, so that an interrupted call goes on. bounds: worst and best
+    possible return. Raises ConfigError, RunError."""
+    for learner in how.learners:
+        if learner not in fit:
+            raise ConfigError([unknown("--learners", learner, fit)])
+    learners = how.learners or tuple(fit)
+    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), TESTS, library, ten=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        rows = report.train_all(jobs_of(plan), folder / report.FILE, how.workers, Console())
+    return report.findings(rows, learners, None, bounds)
 
 
 def reported(run_dir: Path) -> dict[str, Any] | None:

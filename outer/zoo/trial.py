@@ -10,17 +10,14 @@ from typing import Any
 
 import gymnasium
 from gymnasium.spaces import Box, Discrete
-from rich.console import Console
 
-from envolve.core.registry import unknown
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import REAL, WORLD, Environments, UnseenAgent, installed, unseen_learners
-from envolve.outer.checkpoint import RunError, locked
-from envolve.outer.config.load import ConfigError
+from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.names import return_range
-from envolve.outer.zoo.card import TESTS, Measuring
+from envolve.outer.zoo.card import Measuring, tested
 from envolve.worlds import shelf
 from envolve.worlds.file import ZooWorld
 from envolve.worlds.task import make_task, task_of
@@ -48,28 +45,19 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
     """Trains agents in a world, and on its task for as many steps. Finished ones are kept, so an interrupted call goes
     on, and worlds of one task share the agents that train on it. Raises WorldError, ConfigError, RunError."""
     world = shelf.open_world(name)
-    fit = learners_of(world)
-    for learner in how.learners:
-        if learner not in fit:
-            raise ConfigError([unknown("--learners", learner, fit)])
     if not installed():
         raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
     try:
         task_of(world).close()
     except gymnasium.error.Error as e:
         raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
-    learners = how.learners or tuple(fit)
-    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), TESTS, True)
     folder = results_dir / FOLDER / world.task
-    folder.mkdir(parents=True, exist_ok=True)
-    jobs = [
-        ZooAgent("", job.learner, job.where, job.steps, job.seed, job.tests, True, name)
-        for job in report.jobs_of(folder, plan, 0)
-        if job.where in (WORLD, REAL)
-    ]
-    with locked(folder):
-        rows = report.train_all(jobs, folder / report.FILE, how.workers, Console())
-    return report.findings(rows, learners, None, return_range({"env_name": world.task}))
+
+    def jobs_of(plan: ReportPlan) -> list[ZooAgent]:
+        jobs = report.jobs_of(folder, plan, 0)
+        return [ZooAgent("", job.learner, job.where, job.steps, job.seed, job.tests, True, name) for job in jobs]
+
+    return tested(folder, learners_of(world), how, True, jobs_of, return_range({"env_name": world.task}))
 
 
 def with_figures(card: Mapping[str, Any], found: report.Findings) -> dict[str, Any]:
