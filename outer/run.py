@@ -51,6 +51,7 @@ from envolve.outer.search.turns import variants
 EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
 COUNTED = 2  # agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # experts whose knowledge is distilled
+PUPILS, OF_EACH = 4, 8  # agents that choose among experts, and how many each of these teaches
 # keys of sections under ``agents``, and what every run meant before there was a choice
 UNSAID = (
     ("search", NES_NAME),
@@ -59,6 +60,7 @@ UNSAID = (
     ("squash", True),
     ("kl_after", "iteration"),
     ("context_noise", 0.0),
+    ("chosen_by", "return"),
     ("standardise", False),
     ("imitate", ""),
     ("fit_steps", 0),
@@ -73,6 +75,15 @@ def config_digest(config: Config) -> str:
     agents = {name: {k: v for k, v in own.items() if (k, v) not in UNSAID} for name, own in data["agents"].items()}
     data = {**data, "agents": agents}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def best_expert(returns: np.ndarray, pupils: np.ndarray | None) -> int:
+    """Index of the expert with the highest return, float64 [E]; or, where there are pupils, float64 [E * n], of the one
+    whose pupils have the highest mean. A failed pupil, NaN, counts as the worst of all."""
+    if pupils is None or not np.isfinite(pupils).any():
+        return int(np.argmax(returns))
+    means = np.nan_to_num(pupils, nan=float(np.nanmin(pupils))).reshape(len(returns), -1).mean(1)
+    return int(np.lexsort((returns, means))[-1])
 
 
 class Run:
@@ -202,30 +213,44 @@ class Run:
         """Lets workers train experts on the task; the search then begins with the world of the best one, distilled.pt.
         The checkpoint of generation 0 holds it, so that the experts are not trained again; until then those that have
         ended are in files."""
-        data, count = self.config.data, problem.expert_section(self.config.data).agents
-        name, learner = problem.expert(data)
+        data, own = self.config.data, problem.experts(self.config.data)
+        names, count = [problem.expert(one)[0] for one in own], len(own)
         kept = Kept(self.dispatcher, self.run_dir, self.keeper.digest, count)
         had = f"; {kept.ended} have ended before" if kept.ended else ""
-        table.note(f"training {count} {name} experts on {self.target.name}, {learner.train_steps:,} steps each{had}")
+        steps = {name: problem.learner_of(data, name).train_steps for name in names}
+        said = " and ".join(f"{n} {name} experts, {steps[name]:,} steps each" for name, n in Counter(names).items())
+        table.note(f"training {said}, on {self.target.name}{had}")
         seeds = fresh_seeds(data["seed"], EXPERTS, count)
         values, reasons = evaluate_members(
-            kept, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, [data] * count, np.arange(count)
+            kept, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, own, np.arange(count)
         )
         scores, size = values["score"], self.strategy.centre.shape
-        if not np.isfinite(scores).any():
+        fine = np.flatnonzero(np.isfinite(scores))
+        if not len(fine):
             raise RunError(f"agents.gtn.init: distilled: all experts failed, the first because {reasons[0]}")
-        best = int(np.nanargmax(scores))
-        world = torch.from_numpy(values["world"][best]) if "world" in values else torch.zeros(0)
-        if world.shape != size or world.dtype != torch.float32 or not world.isfinite().all():
-            raise RunError(f"a worker distilled a world of shape {list(world.shape)}, expected float32 {list(size)}")
+        worlds = torch.from_numpy(values["world"])[fine] if "world" in values else torch.zeros(len(fine), 0)
+        if worlds.shape[1:] != size or worlds.dtype != torch.float32 or not worlds.isfinite().all():
+            words = f"worlds {worlds.dtype} {list(worlds.shape[1:])}"
+            raise RunError(f"workers distilled {words}, expected finite numbers, float32 {list(size)}")
+        ask = problem.expert_section(data).chosen_by == "pupils" and len(fine) > 1
+        pupils = self._pupils(worlds) if ask else None
+        best = best_expert(scores[fine], None if pupils is None else pupils["score"])
+        world, score, name = worlds[best].clone(), float(scores[fine][best]), names[fine[best]]
         self._begin(lambda: world)
-        self.keeper.count(values)
-        score = float(scores[best])
+        for spent in (values, pupils):
+            if spent is not None:
+                self.keeper.count(spent)
         assert isinstance(self.target, NetworkTarget)
         self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
         self.keeper.save_state()
         kept.forget()
-        table.note(f"the first world teaches the best of them: return {score:.4g} on the task")
+        why = "the best of them" if pupils is None else "the one with the best pupils"
+        table.note(f"the first world teaches {why}: {name}, return {score:.4g} on the task")
+
+    def _pupils(self, worlds: Tensor) -> Values:
+        """Trains OF_EACH agents, with the same random seeds, in each world of an expert."""
+        seeds = fresh_seeds(self.config.data["seed"], PUPILS, OF_EACH).repeat(len(worlds))
+        return self.evaluate(worlds.repeat_interleave(OF_EACH, 0), seeds, BUDGET)[0]
 
     def no_score(self) -> str:
         return (

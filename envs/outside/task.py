@@ -4,7 +4,8 @@ An environment keeps its state to itself, a task's state is explicit. So a row o
 how many steps of it were taken; the observation and the info vector of that moment are in the row too. Stepping the
 newest moment of an episode steps its environment. Any other row is one that the caller ignores (an episode that is over
 waits for the others of its batch): it stays as it is and costs nothing. Environments are made once per process and
-reused: an episode gives its environment back when it ends or is released.
+reused: an episode gives its environment back when it ends or is released. Those of a deterministic environment serve
+all tasks of their class, one after the other; others could carry something over from one chunk to the next.
 
 Observations are (x - mean) / scale with the figures of ``measure.py``, frozen in the configuration. Rewards are the
 environment's own, in float64; learners on the task see them times ``reward_scale``.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import os
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -47,6 +49,7 @@ class OutsideTask(Task):
     scale: ClassVar[np.ndarray]
     random_return: ClassVar[Optional[float]] = None
     first: ClassVar[Tensor]  # float32 [K, F], as learners see them
+    spare: ClassVar[Tuple[int, List[Flat]]] = (-1, [])  # a process, and its environments that no episode uses
 
     def __init__(self, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> None:
         super().__init__(max_steps, solved_reward)
@@ -55,9 +58,16 @@ class OutsideTask(Task):
         self._age: Dict[int, int] = {}
         self._start: Dict[int, np.ndarray] = {}  # their first observations
         self._over: Set[int] = set()  # episodes whose environment was given back
-        self._free: List[Flat] = []
+        self._free = self._spare() if self.section["measured"]["deterministic"] else []
         self._make: Any = None
         self.complaints: Dict[int, str] = {}  # why an episode failed
+
+    @classmethod
+    def _spare(cls) -> List[Flat]:
+        """Of this process: those that it has inherited stay its parent's."""
+        if cls.spare[0] != os.getpid():
+            cls.spare = os.getpid(), []
+        return cls.spare[1]
 
     # ------------------------------------------------------------------------------------------------------ as a task
 

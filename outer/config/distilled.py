@@ -28,22 +28,25 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
         checker.problem(("agents", "gtn", "init"), gtn.init, words)
         return
     section = agents.setdefault(problem.EXPERT, defaults(ExpertSection))
-    section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "sac")
+    names = section["learner"].lower().split() or ["ddqn" if task.num_actions else "sac"]
+    section["learner"] = " ".join(names)
     section["imitate"] = section["imitate"].lower()
     fitting = [learner for learner in learners_for(task) if is_off_policy(learner)]
     linear = [problem.ARS] if task.action_size else []
-    _check_learner(checker, data, task, "learner", [*fitting, *linear])
+    for name in names:
+        _check_learner(checker, data, task, "learner", name, [*fitting, *linear])
     if section["imitate"] and section["learner"] != problem.ARS:
         words = f"nothing: only {problem.ARS} imitates, and agents.expert.learner is {section['learner']}"
         checker.problem(("agents", problem.EXPERT, "imitate"), section["imitate"], words)
     elif section["imitate"]:
-        _check_learner(checker, data, task, "imitate", fitting)
+        _check_learner(checker, data, task, "imitate", section["imitate"], fitting)
 
 
-def _check_learner(checker: Checker, data: dict[str, Any], task: Task, which: str, fitting: list[str]) -> None:
-    """The learner that the key ``which`` of the expert names, and its section."""
-    agents = data["agents"]
-    name, path = agents[problem.EXPERT][which], ("agents", problem.EXPERT, which)
+def _check_learner(
+    checker: Checker, data: dict[str, Any], task: Task, which: str, name: str, fitting: list[str]
+) -> None:
+    """A learner that the key ``which`` of the expert names, and its section."""
+    agents, path = data["agents"], ("agents", problem.EXPERT, which)
     if name not in fitting:
         words = f"an off-policy learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
         checker.problem(path, show(name), words, nearest(name, fitting))

@@ -7,7 +7,7 @@ and every default filled in, so nothing is validated again here.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.sections import ICMSection, LearnerSection, VarySection
@@ -107,9 +107,17 @@ def expert_section(data: Mapping[str, Any]) -> ExpertSection:
 
 
 def expert(data: Mapping[str, Any]) -> Tuple[str, Any]:
-    """The expert's learner, and its hyperparameters on the task: a ``LearnerSection``, or an ``ARSSection``."""
-    name = expert_section(data).learner
+    """The learner of the first expert, and its hyperparameters on the task: a ``LearnerSection`` or ``ARSSection``."""
+    name = expert_section(data).learner.split()[0]
     return name, learner_of(data, name)
+
+
+def experts(data: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """The configuration of each expert: their learners take turns."""
+    section = data["agents"][EXPERT]
+    names = section["learner"].split()
+    own = [{**section, "learner": names[i % len(names)]} for i in range(section["agents"])]
+    return [{**data, "agents": {**data["agents"], EXPERT: one}} for one in own]
 
 
 def learner_of(data: Mapping[str, Any], name: str) -> Any:

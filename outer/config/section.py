@@ -144,9 +144,17 @@ class ExpertSection:
     ``agents.<learner>_expert``, also that of ``imitate``."""
 
     learner: str = option(
-        "", "its learner, or ars, a random search for a linear policy; empty: ddqn for discrete actions, else sac"
+        "",
+        "its learner, or ars, a random search for a linear policy; several with spaces between them take turns; "
+        "empty: ddqn for discrete actions, else sac",
     )
     agents: int = option(3, "experts that are trained; the best of them teaches", ge=1, le=1000)
+    chosen_by: str = option(
+        "return",
+        "which expert is the best: the one with the highest return on the task, or the one whose pupils, agents of "
+        "the inner loop in the world that it teaches, have the highest",
+        choices=("return", "pupils"),
+    )
     context_noise: float = option(
         0.0, "noise on the states that become contexts, in standard deviations of each feature", ge=0, le=10
     )

@@ -134,8 +134,9 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
 
 
 def _expert(data: Mapping[str, Any]) -> str:
-    name = problem.expert(data)[0]
-    return "a linear policy that random search found" if name == problem.ARS else f"a {name} agent"
+    linear = "a linear policy that random search found"
+    names = problem.expert_section(data).learner.split()
+    return " or ".join(linear if name == problem.ARS else f"a {name} agent" for name in dict.fromkeys(names))
 
 
 def command_of(run_dir: Path) -> str:

@@ -263,6 +263,27 @@ def test_environments_are_made_once_and_reused(measured):
     assert len(task._free) == 4
 
 
+@pytest.mark.parametrize("deterministic, made", [(True, 4), (False, 8)])
+def test_a_process_makes_the_environments_of_a_deterministic_task_once(measured, monkeypatch, deterministic, made):
+    found = measured("gymnasium:Moody-v0", PLAIN, Moody)
+    section = {**found, "measured": {**found["measured"], "deterministic": deterministic}}
+    kind, count = define("gymnasium:Moody-v0", section), []
+
+    def make():
+        count.append(1)
+        return Moody("calm")
+
+    returns = []
+    for _ in range(2):  # as many chunks
+        task = kind(max_steps=5)
+        monkeypatch.setattr(task, "_make", make)
+        key, first = torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64)
+        returns.append(episodes_of(task, policy_of(task), key, first, 2, 1)[0])
+    assert len(count) == made and torch.equal(*returns)
+    monkeypatch.setattr(kind, "spare", (-1, kind.spare[1]))  # as in a child, which inherits what its parent has made
+    assert kind(max_steps=5)._free == []
+
+
 def test_tests_come_in_batches_with_the_same_returns(measured, monkeypatch):
     task = define("gymnasium:CartPole-v1", measured("gymnasium:CartPole-v1"))(max_steps=30)
     arguments = (task, policy_of(task), torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64), 5, 1)
