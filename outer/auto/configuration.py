@@ -8,14 +8,17 @@ from envolve.outer.auto.choice import Choice
 from envolve.outer.auto.facts import Facts
 from envolve.outer.auto.report_plan import TESTS
 from envolve.outer.config.distilled import DISTILLED
-from envolve.outer.config.problem import EXPERT_SUFFIX
+from envolve.outer.config.problem import ARS, EXPERT_SUFFIX
 from envolve.outer.search.searches import NES_KEYS, SEARCHES
 from envolve.worlds.shelf import ZOO_BYTES
 
 LEAST_GENERATIONS = 3
 LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
-EXPERTS_PER_WORKER = 2  # the best of them teaches
+EXPERTS_PER_WORKER = 2  # the one with the best pupils teaches; where actions are continuous, SAC and a linear policy
+MOST_LINEAR = 2_000_000  # steps of a random search for a linear policy, which learns nothing in between
+LINEAR_STEP = 4e-5  # seconds of a step of that search beside the environment's own
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
+LINEAR = {"directions": 8, "top": 4, "step_size": 0.03, "noise_std": 0.05, "test_episodes": TESTS}
 CHUNK = 18
 HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
 HIDDEN, LEAST_HIDDEN = 32, 16  # units of a world's networks
@@ -61,8 +64,9 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     """Adds the experts that a distilled world begins with, for as many steps as fit into ``seconds`` -> the seconds
     that they are expected to take."""
     name = "sac" if facts.continuous else "ddqn"
-    one = facts.expert_seconds * EXPERTS_PER_WORKER + facts.step_seconds
-    steps = two_digits(int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one))))
+    of_each = EXPERTS_PER_WORKER // 2 if facts.continuous else EXPERTS_PER_WORKER
+    one = facts.expert_seconds * of_each
+    steps = _steps(seconds * of_each / EXPERTS_PER_WORKER / one, MOST_EXPERT)
     episodes = steps / facts.likely_length
     section: dict[str, Any] = {
         "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
@@ -81,11 +85,24 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
             eps_min=EXPERT_EPS,
             eps_decay=round(decay, 4),
         )
-    agents = config["agents"]
-    agents["gtn"]["init"] = DISTILLED
-    agents["expert"] = {"learner": name, "agents": EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))}
+    agents, names = config["agents"], name
     agents[name + EXPERT_SUFFIX] = section
-    return steps * one
+    spent = steps * one
+    if facts.continuous:
+        names = f"{name} {ARS}"
+        linear = facts.step_seconds + LINEAR_STEP
+        steps = _steps(max(seconds / 2, seconds - spent) / linear, MOST_LINEAR)
+        agents[ARS + EXPERT_SUFFIX] = {"train_steps": steps, **LINEAR}
+        spent += steps * linear
+    count = EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))
+    agents["gtn"]["init"] = DISTILLED
+    agents["expert"] = {"learner": names, "agents": count, "chosen_by": "pupils"}
+    return spent
+
+
+def _steps(fit: float, most: int) -> int:
+    """Training steps of an expert. fit: as many as there is time for."""
+    return two_digits(int(min(most, max(LEAST_EXPERT, fit))))
 
 
 def two_digits(count: int) -> int:

@@ -130,12 +130,14 @@ def _reasons(
         f"for {_counts(report)} steps, {ten}; about {_minutes(report_seconds)}",
     ]
     if gtn.get("init") == DISTILLED:
-        count, name = config["agents"]["expert"]["agents"], config["agents"]["expert"]["learner"]
-        steps = config["agents"][name + EXPERT_SUFFIX]["train_steps"]
+        names, count = config["agents"]["expert"]["learner"].split(), config["agents"]["expert"]["agents"]
+        kinds = " and ".join(
+            f"{count // len(names)} {name} ({config['agents'][name + EXPERT_SUFFIX]['train_steps']:,} steps each)"
+            for name in names
+        )
         lines.insert(
             5,
-            f"first world: distilled from the best of {count} {name} agents, each trained on the "
-            f"environment for {steps:,} steps; about {_minutes(expert_seconds)}",
+            f"first world: distilled from the expert that teaches best, of {kinds}; about {_minutes(expert_seconds)}",
         )
     if facts.tiny:
         which = "observation " + ", ".join(map(str, facts.tiny[:5])) + (" ..." if len(facts.tiny) > 5 else "")

@@ -20,7 +20,7 @@ from envolve.outer.auto.plan import EvolvePlan, plan
 from envolve.outer.auto.report_plan import REPORT_SHARES
 from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
 from envolve.outer.config.load import config_of
-from envolve.outer.config.section import ExpertSection, GTNSection
+from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
 from envolve.worlds.shelf import ZOO_BYTES, path_of
 from envolve.worlds.tensors import read_tensors, tensor_bytes
 
@@ -67,7 +67,7 @@ def test_every_key_of_a_plan_exists_and_is_within_its_limits(of: Facts, world: s
     data = yaml.safe_load(made(of, world=world).text())
     assert data == made(of, world=world).config
     for name, values in data["agents"].items():
-        cls = {"gtn": GTNSection, "expert": ExpertSection}.get(name)
+        cls: Any = {"gtn": GTNSection, "expert": ExpertSection, "ars_expert": ARSSection}.get(name)
         cls = cls or (VarySection if name.endswith("_vary") else LEARNERS[name.removesuffix("_expert")].section)
         fields = {f.name: f for f in dataclasses.fields(cls)}
         assert set(values) <= set(fields), (name, set(values) - set(fields))
@@ -98,12 +98,17 @@ def test_small_differences_of_speed_leave_the_experts_alone() -> None:
 
 def test_a_bandit_begins_with_what_experts_know_unless_it_is_told_not_to() -> None:
     agents = made(facts()).config["agents"]
-    assert agents["gtn"]["init"] == "distilled" and agents["expert"] == {"learner": "ddqn", "agents": 4}
+    assert agents["gtn"]["init"] == "distilled" and agents["expert"] == {
+        "learner": "ddqn", "agents": 4, "chosen_by": "pupils",
+    }  # fmt: skip
     assert 3_000 <= agents["ddqn_expert"]["train_steps"] <= 150_000
     exploring = agents["ddqn_expert"]
     episodes = exploring["train_steps"] / ((22.0 + 500) / 2)
     assert abs(exploring["eps_decay"] ** (0.3 * episodes) - exploring["eps_min"]) < 5e-3
-    assert made(facts(num_actions=0, action_size=2)).config["agents"]["expert"]["learner"] == "sac"
+    both = made(facts(num_actions=0, action_size=2)).config["agents"]
+    assert (
+        both["expert"]["learner"] == "sac ars" and both["ars_expert"]["train_steps"] > both["sac_expert"]["train_steps"]
+    )
     for choice in ({"init": "random"}, {"world": "se"}, {"world": "rn"}):
         assert "expert" not in made(facts(), **choice).config["agents"]
     dear = made(facts(expert_seconds=1e-2)).config["agents"]["ddqn_expert"]["train_steps"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -24,8 +25,8 @@ from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil import fit
 from envolve.outer.distil.begin import spread
 from envolve.outer.distil.policy import of_observation, play
-from envolve.outer.evaluate.networks import DISTIL, evaluate
-from envolve.outer.run import EXPERTS, config_digest
+from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate
+from envolve.outer.run import EXPERTS, OF_EACH, PUPILS, best_expert, config_digest
 from envolve.outer.search.nes import COMPARISON, member_seeds
 from tests.outer.test_run import Direct, files, go
 
@@ -175,7 +176,7 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     short(50)
     config = config_of(CARTPOLE, (), "test")
     said, _ = go(config, tmp_path / "first")
-    assert "training 2 ddqn experts on CartPole-v0, 4,000 steps each" in said
+    assert "training 2 ddqn experts, 4,000 steps each, on CartPole-v0" in said
     world = read_world(str(tmp_path / "first" / "model.pt"))
     assert world.score > 40, "agents that learn nothing reach 10"
     assert world.evolution_steps is not None and world.evolution_steps > 8000
@@ -184,6 +185,47 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     first = read_world(str(tmp_path / "first" / "distilled.pt"))
     assert torch.equal(first.flat, world.flat) and first.score == float(values["score"].max())
     assert first.evolution_steps == int(values["real_steps"].sum()) < world.evolution_steps
+
+
+def test_an_expert_can_be_chosen_by_its_pupils(
+    tmp_path: Path, short: Callable[[int], None], taught: Callable[[int], dict[str, Any]]
+) -> None:
+    short(50)
+    config = config_of(changed(expert={"chosen_by": "pupils"}), (), "test")
+    values = taught(50)
+    seeds = torch.from_numpy(member_seeds(0, COMPARISON, PUPILS, OF_EACH))
+    pupils = [evaluate(config.data, world.expand(OF_EACH, -1), seeds, BUDGET) for world in values["world"]]
+    means = [float(found["score"].mean()) for found in pupils]
+    assert means[0] != means[1]
+    said, _ = go(config, tmp_path / "whole")
+    assert "the first world teaches the one with the best pupils: ddqn" in said
+    first = read_world(str(tmp_path / "whole" / "distilled.pt"))
+    assert torch.equal(first.flat, values["world"][int(np.argmax(means))])
+    assert first.evolution_steps == sum(int(found["real_steps"].sum()) for found in (values, *pupils))
+    with pytest.raises(KeyboardInterrupt):
+        go(config, tmp_path / "stopped", dispatcher=Direct(stop_at=1))
+    go(config, tmp_path / "stopped", resume=True)
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("returns, pupils, best", [
+    ([1.0, 3.0, 2.0], None, 1),
+    ([1.0, 3.0, 2.0], [5.0, 5.0, 1.0, 1.0, 4.0, 4.0], 0),
+    ([1.0, 3.0, 2.0], [5.0, math.nan, 1.0, 1.0, 4.0, 4.0], 2),  # a failed pupil counts as the worst of all
+    ([1.0, 3.0, 2.0], [4.0, 4.0, 1.0, 1.0, 4.0, 4.0], 2),  # equal pupils: the better expert
+    ([1.0, 3.0, 2.0], [math.nan] * 6, 1),
+])  # fmt: skip
+def test_the_best_expert(returns: list[float], pupils: list[float] | None, best: int) -> None:
+    assert best_expert(np.array(returns), None if pupils is None else np.array(pupils)) == best
+
+
+def test_learners_of_experts_take_turns() -> None:
+    raw = changed(expert={"learner": "DDQN duelingddqn", "agents": 3}, duelingddqn_expert={"train_steps": 50})
+    data = config_of(raw, (), "test").data
+    assert [problem.expert(own)[0] for own in problem.experts(data)] == ["ddqn", "duelingddqn", "ddqn"]
+    assert problem.expert(data)[1].train_steps == 4000 and data["agents"]["expert"]["learner"] == "ddqn duelingddqn"
+    with pytest.raises(ConfigError, match=r"agents.expert.learner.*ars"):
+        config_of(changed(expert={"learner": "ddqn ars"}), (), "test")
 
 
 def test_a_run_that_is_stopped_trains_its_experts_once_more_only_if_they_were_not_ready(
