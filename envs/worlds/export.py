@@ -149,7 +149,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
             self.world.task.release(self._state)
         self._state = self.world.reset(u)
         self._steps = 0
-        return observe(self.world, self._state)[0], {}
+        return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._state is None:
@@ -164,7 +164,11 @@ class WorldEnv(gymnasium.Env[Any, Any]):
             reward += self.world.reward_noise * self.np_random.standard_normal()
         self._steps += 1
         truncated = self._steps >= self.max_steps or bool(cut(self.world, self._state)[0])
-        return observe(self.world, self._state)[0], float(reward[0]), bool(terminated[0]), truncated, {}
+        return self._observation(), float(reward[0]), bool(terminated[0]), truncated, {}
+
+    def _observation(self) -> Any:
+        assert self._state is not None
+        return observe(self.world, self._state)[0]
 
 
 class WorldVectorEnv(VectorEnv[Any, Any, Any]):
