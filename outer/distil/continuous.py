@@ -20,7 +20,7 @@ from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import LATENT_SCALE, encoded
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.distil.descend import descend
-from envolve.outer.distil.energy import energy_distance, softened, units_of
+from envolve.outer.distil.energy import energy_loss, softened, units_of
 
 CONTEXT_STEPS, CONTEXT_BATCH = 1000, 256
 STEPS, BATCH = 3000, 512
@@ -74,7 +74,7 @@ def fit_contexts(
 
     def loss(flat: Tensor) -> Tensor:
         own = softened(drawn(init, flat, CONTEXT_BATCH, generator), codes)
-        return energy_distance(own / scale, rows(contexts, CONTEXT_BATCH, generator) / scale)
+        return energy_loss(own / scale, rows(contexts, CONTEXT_BATCH, generator) / scale)
 
     return minimise(flat, loss, CONTEXT_STEPS)
 

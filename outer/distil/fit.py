@@ -23,7 +23,7 @@ from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.distil.continuous import STEPS as BUMP_STEPS
 from envolve.outer.distil.continuous import fit_bump
 from envolve.outer.distil.descend import descend
-from envolve.outer.distil.energy import energy_distance, softened, units_of
+from envolve.outer.distil.energy import energy_loss, softened, units_of
 from envolve.outer.distil.policy import Policy, of_observation
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
@@ -91,7 +91,7 @@ def fit_bandit(
     def contexts_like(flat: Tensor, step: int) -> Tensor:
         z = LATENT_SCALE * (draws(stream, step, BATCH * F).float().view(1, F, BATCH) - 0.5)
         drawn = softened(forward(init, flat, z)[0].T, task.codes) / scale
-        return energy_distance(drawn, batch_of(contexts, rng.fold(stream, 1), step) / scale)
+        return energy_loss(drawn, batch_of(contexts, rng.fold(stream, 1), step) / scale)
 
     def choice(flat: Tensor, step: int) -> Tensor:
         state = batch_of(contexts, rng.fold(stream, 2), step)

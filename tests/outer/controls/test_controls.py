@@ -19,7 +19,8 @@ from envolve.outer.controls.greedy import candidates, greedy
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
 from envolve.outer.distil import fit
-from envolve.outer.distil.fit import energy_distance, fit_bandit, fit_classifier, fit_potential
+from envolve.outer.distil.energy import MANY, energy_distance, energy_loss
+from envolve.outer.distil.fit import fit_bandit, fit_classifier, fit_potential
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.search.nes import RETEST, member_seeds
 
@@ -77,13 +78,26 @@ def test_a_bandit_fitted_to_a_policy_pays_most_for_it(monkeypatch: pytest.Monkey
     assert classified.returns.mean() > 190
 
 
-def test_energy_distance_is_that_of_a_loop() -> None:
-    x, y = (torch.from_numpy(np.random.default_rng(i).normal(size=(6, 2))) for i in range(2))
+@pytest.mark.parametrize("features", [2, MANY])
+def test_energy_distance_is_that_of_a_loop(features: int) -> None:
+    x, y = (torch.from_numpy(np.random.default_rng(i).normal(size=(6, features))) for i in range(2))
 
     def mean(a: torch.Tensor, b: torch.Tensor) -> float:
         return float(np.mean([[float((p - q).norm()) for q in b] for p in a]))
 
     assert float(energy_distance(x, y)) == pytest.approx(2 * mean(x, y) - mean(x, x) - mean(y, y), abs=1e-5)
+
+
+def test_products_of_matrices_have_the_gradient_of_the_distances() -> None:
+    """Also among points that are near each other and far from zero, and for a point and itself."""
+    x = (100 + 1e-3 * torch.randn(40, MANY, generator=torch.Generator().manual_seed(0))).requires_grad_(True)
+    y = 100 + torch.randn(40, MANY, generator=torch.Generator().manual_seed(1))
+    (found,) = torch.autograd.grad(energy_loss(x, y), x)
+    exact = x.detach().double().requires_grad_(True)
+    apart = (exact[:, None] - torch.cat((y.double(), exact))).square().sum(-1)
+    far = torch.where(apart > 0, apart, 1.0).sqrt() * (apart > 0)
+    (expected,) = torch.autograd.grad(2 * far[:, :40].mean() - far[:, 40:].mean(), exact)
+    assert torch.allclose(found.double(), expected, rtol=1e-3, atol=1e-6 * float(expected.abs().max()))
 
 
 def test_optimal_values_of_cliff_are_a_potential_whose_greedy_policy_is_optimal(
