@@ -28,6 +28,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
+from envolve.outer.distil.begin import TAUGHT
 from envolve.outer.distil.kept import Kept
 from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL
@@ -51,7 +52,6 @@ from envolve.outer.search.turns import variants
 EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
 COUNTED = 2  # agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # experts whose knowledge is distilled
-PUPILS, OF_EACH = 4, 8  # agents that choose among experts, and how many each of these teaches
 # keys of sections under ``agents``, and what every run meant before there was a choice
 UNSAID = (
     ("search", NES_NAME),
@@ -77,13 +77,10 @@ def config_digest(config: Config) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def best_expert(returns: np.ndarray, pupils: np.ndarray | None) -> int:
-    """Index of the expert with the highest return, float64 [E]; or, where there are pupils, float64 [E * n], of the one
-    whose pupils have the highest mean. A failed pupil, NaN, counts as the worst of all."""
-    if pupils is None or not np.isfinite(pupils).any():
-        return int(np.argmax(returns))
-    means = np.nan_to_num(pupils, nan=float(np.nanmin(pupils))).reshape(len(returns), -1).mean(1)
-    return int(np.lexsort((returns, means))[-1])
+def best_expert(returns: np.ndarray, taught: np.ndarray | None) -> int:
+    """Index of the expert with the highest return, float64 [E]; or, where it is known, of the one whose pupils have
+    the highest mean return, float64 [E]."""
+    return int(np.argmax(returns) if taught is None else np.lexsort((returns, np.nan_to_num(taught, nan=-np.inf)))[-1])
 
 
 class Run:
@@ -232,25 +229,20 @@ class Run:
         if worlds.shape[1:] != size or worlds.dtype != torch.float32 or not worlds.isfinite().all():
             words = f"worlds {worlds.dtype} {list(worlds.shape[1:])}"
             raise RunError(f"workers distilled {words}, expected finite numbers, float32 {list(size)}")
-        ask = problem.expert_section(data).chosen_by == "pupils" and len(fine) > 1
-        pupils = self._pupils(worlds) if ask else None
-        best = best_expert(scores[fine], None if pupils is None else pupils["score"])
+        best = best_expert(scores[fine], values[TAUGHT][fine] if TAUGHT in values else None)
         world, score, name = worlds[best].clone(), float(scores[fine][best]), names[fine[best]]
         self._begin(lambda: world)
-        for spent in (values, pupils):
-            if spent is not None:
-                self.keeper.count(spent)
+        self.keeper.count(values)
         assert isinstance(self.target, NetworkTarget)
         self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
         self.keeper.save_state()
         kept.forget()
-        why = "the best of them" if pupils is None else "the one with the best pupils"
-        table.note(f"the first world teaches {why}: {name}, return {score:.4g} on the task")
-
-    def _pupils(self, worlds: Tensor) -> Values:
-        """Trains OF_EACH agents, with the same random seeds, in each world of an expert."""
-        seeds = fresh_seeds(self.config.data["seed"], PUPILS, OF_EACH).repeat(len(worlds))
-        return self.evaluate(worlds.repeat_interleave(OF_EACH, 0), seeds, BUDGET)[0]
+        said = f"{name}, return {score:.4g} on the task"
+        if TAUGHT in values:
+            returns = ", ".join(f"{names[i]} {values[TAUGHT][i]:.4g}" for i in fine)
+            table.note(f"the first world teaches the expert with the best pupils ({returns}): {said}")
+        else:
+            table.note(f"the first world teaches the best of them: {said}")
 
     def no_score(self) -> str:
         return (

@@ -16,6 +16,7 @@ from envolve.outer.auto.facts import TINY, Facts
 from envolve.outer.auto.report_plan import REPORT_SHARES, SPARE, TEN, ReportPlan, plan_report
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
+from envolve.outer.distil.begin import PUPILS
 from envolve.outer.search.searches import SEARCHES
 
 WORLDS = ("bandit", "se", "rn")
@@ -130,14 +131,17 @@ def _reasons(
         f"for {_counts(report)} steps, {ten}; about {_minutes(report_seconds)}",
     ]
     if gtn.get("init") == DISTILLED:
-        names, count = config["agents"]["expert"]["learner"].split(), config["agents"]["expert"]["agents"]
+        expert = config["agents"]["expert"]
+        names, count, which = expert["learner"].split(), expert["agents"], "best"
+        if expert["chosen_by"] == PUPILS:
+            which = "best-teaching"
         kinds = " and ".join(
             f"{count // len(names)} {name} ({config['agents'][name + EXPERT_SUFFIX]['train_steps']:,} steps each)"
             for name in names
         )
         lines.insert(
             5,
-            f"first world: distilled from the expert that teaches best, of {kinds}; about {_minutes(expert_seconds)}",
+            f"first world: distilled from the {which} expert, of {kinds}; about {_minutes(expert_seconds)}",
         )
     if facts.tiny:
         which = "observation " + ", ".join(map(str, facts.tiny[:5])) + (" ..." if len(facts.tiny) > 5 else "")

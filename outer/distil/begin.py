@@ -19,17 +19,22 @@ from envolve.outer.config.problem import env_section, expert, expert_section, gt
 from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.expert import improved, train_experts
 from envolve.outer.distil.fit import fit_bandit
+from envolve.outer.distil.pupils import COSTS, judged
 from envolve.outer.distil.units import fit_in_units
 
 FIT, SPREAD = 41, 45  # random streams of a member beside those of core/rng.py
-WORLD = "world"  # the value that holds the worlds, float32 [p, D]
+WORLD = "world"  # the value that holds the worlds, float32 [p, D] ...
+TAUGHT = "taught"  # ... and the mean returns of their pupils, float64 [p], if these choose
+PUPILS = "pupils"  # agents.expert.chosen_by
+MORE_NOISE = (0.0, 0.3, 1.0)  # on the contexts of a world, in addition to context_noise: the pupils choose
 
 
 def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[str, Any]:
     """One expert per seed, int64 [p], and its world -> values as of ``evaluate``, and ``world`` float32 [p, D].
 
     The score is the expert's mean test return on the task; NaN with a reason where it diverged. ``real_steps`` count
-    its training, its tests, and the episodes whose states became contexts.
+    its training, its tests, and the episodes whose states became contexts. Where pupils choose, the world is the one of
+    several that teaches them best, ``taught`` says how well, and their steps count, too.
     """
     section, gtn = env_section(config), gtn_section(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
@@ -48,18 +53,29 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     else:
         made = train_experts(name, learner, *how)
     keys, noise_keys = rng.fold(seeds, FIT).tolist(), rng.fold(seeds, SPREAD).tolist()
-    worlds = torch.zeros(p, size)
+    worlds, taught = torch.zeros(p, size), torch.full((p,), torch.nan, dtype=torch.float64)
+    cost = {name: np.zeros(p, np.int64) for name in COSTS}
+    cost["train_steps"] += budget
+    cost["real_steps"] += [failed if one is None else one.steps for one in made]
+    by_pupils = options.chosen_by == PUPILS
     for i, one in enumerate(made):
-        if one is not None:
-            contexts = spread(task, one.states, options.context_noise, noise_keys[i])
-            worlds[i] = fitted(task, section, contexts, one.act, int(keys[i]), options.fit_steps)
+        if one is None:
+            continue
+        noises = [options.context_noise + more for more in (MORE_NOISE if by_pupils else MORE_NOISE[:1])]
+        contexts = [spread(task, one.states, noise, noise_keys[i]) for noise in noises]
+        able = torch.stack([fitted(task, section, c, one.act, int(keys[i]), options.fit_steps) for c in contexts])
+        best = 0
+        if by_pupils:
+            means, spent = judged(config, able, threads)
+            best = int(np.argmax(means))
+            taught[i] = means[best]
+            for name in COSTS:
+                cost[name][i] += spent[name]
+        worlds[i] = able[best]
     returns = np.array([np.nan if one is None else one.mean_return for one in made])
-    steps = np.array([failed if one is None else one.steps for one in made], np.int64)
-    trained = np.full(p, budget, np.int64)
     return {
-        "score": torch.from_numpy(returns), "mean_return": torch.from_numpy(returns.copy()),
-        "train_steps": torch.from_numpy(trained), "episodes": torch.zeros(p, dtype=torch.int64),
-        "updates": torch.zeros(p, dtype=torch.int64), "real_steps": torch.from_numpy(steps), WORLD: worlds,
+        "score": torch.from_numpy(returns), "mean_return": torch.from_numpy(returns.copy()), WORLD: worlds,
+        **({TAUGHT: taught} if by_pupils else {}), **{name: torch.from_numpy(cost[name]) for name in COSTS},
         "reason": reasons(task, made),
     }  # fmt: skip
 

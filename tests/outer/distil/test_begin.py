@@ -23,11 +23,12 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil import fit
-from envolve.outer.distil.begin import spread
+from envolve.outer.distil.begin import MORE_NOISE, spread
 from envolve.outer.distil.policy import of_observation, play
+from envolve.outer.distil.pupils import COSTS, COUNTER, OF_EACH, judged
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate
-from envolve.outer.run import EXPERTS, OF_EACH, PUPILS, best_expert, config_digest
-from envolve.outer.search.nes import COMPARISON, member_seeds
+from envolve.outer.run import EXPERTS, best_expert, config_digest
+from envolve.outer.search.nes import COMPARISON, fresh_seeds, member_seeds
 from tests.outer.test_run import Direct, files, go
 
 CARTPOLE: dict[str, Any] = {
@@ -187,36 +188,47 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     assert first.evolution_steps == int(values["real_steps"].sum()) < world.evolution_steps
 
 
-def test_an_expert_can_be_chosen_by_its_pupils(
-    tmp_path: Path, short: Callable[[int], None], taught: Callable[[int], dict[str, Any]]
-) -> None:
+def test_pupils_choose_the_expert_and_the_noise_of_its_contexts(tmp_path: Path, short: Callable[[int], None]) -> None:
     short(50)
     config = config_of(changed(expert={"chosen_by": "pupils"}), (), "test")
-    values = taught(50)
-    seeds = torch.from_numpy(member_seeds(0, COMPARISON, PUPILS, OF_EACH))
-    pupils = [evaluate(config.data, world.expand(OF_EACH, -1), seeds, BUDGET) for world in values["world"]]
-    means = [float(found["score"].mean()) for found in pupils]
-    assert means[0] != means[1]
+    seeds, pupils = fresh_seeds(0, EXPERTS, 2), fresh_seeds(0, COUNTER, OF_EACH)
+    able, means, steps = [], [], 0
+    for noise in MORE_NOISE:
+        plain = config_of(changed(expert={"context_noise": noise}), (), "test")
+        found = evaluate(plain.data, torch.zeros(2, 1), seeds, DISTIL)
+        for world in found["world"]:
+            tested = evaluate(config.data, world.expand(OF_EACH, -1), pupils, BUDGET)
+            able.append(world)
+            means.append(float(tested["score"].mean()))
+            steps += int(tested["real_steps"].sum())
+    assert len(set(means)) == len(means)
     said, _ = go(config, tmp_path / "whole")
-    assert "the first world teaches the one with the best pupils: ddqn" in said
+    assert "the first world teaches the expert with the best pupils (ddqn" in said
     first = read_world(str(tmp_path / "whole" / "distilled.pt"))
-    assert torch.equal(first.flat, values["world"][int(np.argmax(means))])
-    assert first.evolution_steps == sum(int(found["real_steps"].sum()) for found in (values, *pupils))
+    assert torch.equal(first.flat, able[int(np.argmax(means))])
+    assert first.evolution_steps == steps + int(found["real_steps"].sum())
     with pytest.raises(KeyboardInterrupt):
         go(config, tmp_path / "stopped", dispatcher=Direct(stop_at=1))
     go(config, tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("returns, pupils, best", [
-    ([1.0, 3.0, 2.0], None, 1),
-    ([1.0, 3.0, 2.0], [5.0, 5.0, 1.0, 1.0, 4.0, 4.0], 0),
-    ([1.0, 3.0, 2.0], [5.0, math.nan, 1.0, 1.0, 4.0, 4.0], 2),  # a failed pupil counts as the worst of all
-    ([1.0, 3.0, 2.0], [4.0, 4.0, 1.0, 1.0, 4.0, 4.0], 2),  # equal pupils: the better expert
-    ([1.0, 3.0, 2.0], [math.nan] * 6, 1),
+def test_a_failed_pupil_counts_as_the_worst_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = torch.arange(2.0 * OF_EACH, dtype=torch.float64)
+    scores[-1] = torch.nan
+    made = {"score": scores, **{name: torch.ones(2 * OF_EACH, dtype=torch.int64) for name in COSTS}}
+    monkeypatch.setattr("envolve.outer.evaluate.networks.evaluate", lambda *args: made)
+    means, spent = judged({"seed": 0}, torch.zeros(2, 5), 1)
+    assert means.tolist() == [scores[:OF_EACH].mean(), scores[OF_EACH:-1].sum() / OF_EACH]
+    assert spent == dict.fromkeys(COSTS, 2 * OF_EACH)
+
+
+@pytest.mark.parametrize("returns, taught, best", [
+    ([1.0, 3.0, 2.0], None, 1), ([1.0, 3.0, 2.0], [5.0, 1.0, 4.0], 0), ([1.0, 3.0, 2.0], [math.nan, 1.0, 4.0], 2),
+    ([1.0, 3.0, 2.0], [4.0, 1.0, 4.0], 2),  # equal pupils: the better expert
 ])  # fmt: skip
-def test_the_best_expert(returns: list[float], pupils: list[float] | None, best: int) -> None:
-    assert best_expert(np.array(returns), None if pupils is None else np.array(pupils)) == best
+def test_the_best_expert(returns: list[float], taught: list[float] | None, best: int) -> None:
+    assert best_expert(np.array(returns), None if taught is None else np.array(taught)) == best
 
 
 def test_learners_of_experts_take_turns() -> None:
