@@ -9,7 +9,7 @@ from envolve.outer.auto.facts import Facts
 from envolve.outer.auto.report_plan import TESTS
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import ARS, EXPERT_SUFFIX
-from envolve.outer.distil.begin import MORE_NOISE, PUPILS
+from envolve.outer.distil.begin import PUPILS, TRIES
 from envolve.outer.search.searches import NES_KEYS, SEARCHES
 from envolve.worlds.shelf import ZOO_BYTES
 
@@ -17,8 +17,8 @@ LEAST_GENERATIONS = 3
 LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
 EXPERTS_PER_WORKER = 2  # the one with the best pupils teaches; where actions are continuous, SAC and a linear policy
 MOST_LINEAR = 2_000_000  # steps of a random search for a linear policy, which learns nothing in between
-FIT_SECONDS = 8.0  # of fitting one world to an expert, its pupils included
-PUPILS_FROM = 180.0  # seconds of all experts, from which pupils choose among their worlds
+FIT_SECONDS = 6.0  # of fitting one world to an expert, its pupils included
+PUPILS_FROM = 240.0  # seconds of all experts, from which pupils choose among their worlds
 LINEAR_STEP = 4e-5  # seconds of a step of that search beside the environment's own
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_episodes": TESTS}
@@ -67,7 +67,8 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     """Adds the experts that a distilled world begins with, for as many steps as fit into ``seconds`` -> the seconds
     that they are expected to take."""
     name, chosen_by = "sac" if facts.continuous else "ddqn", PUPILS if seconds >= PUPILS_FROM else "return"
-    fits = EXPERTS_PER_WORKER * (len(MORE_NOISE) if chosen_by == PUPILS else 1) * FIT_SECONDS
+    fit = FIT_SECONDS * (1 + facts.features / 100)
+    fits = EXPERTS_PER_WORKER * (len(TRIES) if chosen_by == PUPILS else 1) * fit
     seconds = max(seconds - fits, seconds / 2)
     of_each = EXPERTS_PER_WORKER // 2 if facts.continuous else EXPERTS_PER_WORKER
     one = facts.expert_seconds * of_each

@@ -17,16 +17,18 @@ from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import world_size
 from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section, learner_of
 from envolve.outer.config.section import ARSSection
-from envolve.outer.distil.expert import improved, train_experts
+from envolve.outer.distil.expert import improved, own_states, train_experts
 from envolve.outer.distil.fit import fit_bandit
 from envolve.outer.distil.pupils import COSTS, judged
 from envolve.outer.distil.units import fit_in_units
 
-FIT, SPREAD = 41, 45  # random streams of a member beside those of core/rng.py
+FIT, SPREAD, OWN = 41, 45, 48  # random streams of a member beside those of core/rng.py
 WORLD = "world"  # the value that holds the worlds, float32 [p, D] ...
 TAUGHT = "taught"  # ... and the mean returns of their pupils, float64 [p], if these choose
 PUPILS = "pupils"  # agents.expert.chosen_by
-MORE_NOISE = (0.0, 0.3, 1.0)  # on the contexts of a world, in addition to context_noise: the pupils choose
+# Worlds among which the pupils of one expert choose: noise on the contexts in addition to context_noise, and whether
+# the states of episodes without random actions are among them. Where an expert falls as soon as it errs, there are few.
+TRIES = ((0.0, False), (0.3, False), (1.0, False), (0.3, True), (1.0, True))
 
 
 def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[str, Any]:
@@ -52,7 +54,7 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
         made = [improved(task, learner, teacher, seeds.numpy()[i : i + 1]) for i, teacher in enumerate(teachers)]
     else:
         made = train_experts(name, learner, *how)
-    keys, noise_keys = rng.fold(seeds, FIT).tolist(), rng.fold(seeds, SPREAD).tolist()
+    keys, noise_keys, own_keys = (rng.fold(seeds, stream).tolist() for stream in (FIT, SPREAD, OWN))
     worlds, taught = torch.zeros(p, size), torch.full((p,), torch.nan, dtype=torch.float64)
     cost = {name: np.zeros(p, np.int64) for name in COSTS}
     cost["train_steps"] += budget
@@ -61,8 +63,13 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     for i, one in enumerate(made):
         if one is None:
             continue
-        noises = [options.context_noise + more for more in (MORE_NOISE if by_pupils else MORE_NOISE[:1])]
-        contexts = [spread(task, one.states, noise, noise_keys[i]) for noise in noises]
+        states = [one.states]
+        if by_pupils:
+            own, steps = own_states(task, one, own_keys[i])
+            states.append(torch.cat((one.states, own)))
+            cost["real_steps"][i] += steps
+        tries = TRIES if by_pupils else TRIES[:1]
+        contexts = [spread(task, states[own], options.context_noise + more, noise_keys[i]) for more, own in tries]
         able = torch.stack([fitted(task, section, c, one.act, int(keys[i]), options.fit_steps) for c in contexts])
         best = 0
         if by_pupils:

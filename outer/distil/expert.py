@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Union
+from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from envolve.outer.distil.linear import Linear, nearest_linear
 from envolve.outer.distil.policy import of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
+OWN = 5000  # states of episodes without random actions
 NOISE = 0.2  # share of random actions among discrete ones, so that the contexts also tell how to recover
 
 
@@ -32,6 +33,7 @@ class Expert:
     states: Tensor  # float32 [n, F], visited
     steps: int  # on the task: training, its tests, and the episodes of ``states``
     mean_return: float
+    skip: int = 1  # steps with one action
 
 
 def train_experts(
@@ -123,4 +125,12 @@ def _walked(
         return torch.where(other[:, None], drawn, action).unsqueeze(0)
 
     walked = play(task, of_observation(task, noisy), key, EPISODES, keep=True, skip=skip)
-    return Expert(act, walked.observations, steps + int(walked.steps.sum()), score)
+    return Expert(act, walked.observations, steps + int(walked.steps.sum()), score, skip)
+
+
+def own_states(task: Task, expert: Expert, key: int) -> Tuple[Tensor, int]:
+    """At most OWN states, float32 [n, F], of episodes without random actions, and the steps that they took."""
+    policy = of_observation(task, lambda observation: expert.act(observation[0]).unsqueeze(0))
+    walked = play(task, policy, np.array([key]), EPISODES, keep=True, skip=expert.skip)
+    every = -(-len(walked.observations) // OWN)
+    return walked.observations[:: max(1, every)], int(walked.steps.sum())

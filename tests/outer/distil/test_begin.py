@@ -22,8 +22,8 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.controls.greedy import greedy
-from envolve.outer.distil import fit
-from envolve.outer.distil.begin import MORE_NOISE, spread
+from envolve.outer.distil import begin, fit
+from envolve.outer.distil.begin import TRIES, spread
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.distil.pupils import COSTS, COUNTER, OF_EACH, judged
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate
@@ -188,15 +188,23 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     assert first.evolution_steps == int(values["real_steps"].sum()) < world.evolution_steps
 
 
-def test_pupils_choose_the_expert_and_the_noise_of_its_contexts(tmp_path: Path, short: Callable[[int], None]) -> None:
+def test_pupils_choose_the_expert_and_its_contexts(
+    tmp_path: Path, short: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     short(50)
     config = config_of(changed(expert={"chosen_by": "pupils"}), (), "test")
     seeds, pupils = fresh_seeds(0, EXPERTS, 2), fresh_seeds(0, COUNTER, OF_EACH)
     able, means, steps = [], [], 0
-    for noise in MORE_NOISE:
+    seen: list[torch.Tensor] = []
+    monkeypatch.setattr(begin, "judged", lambda data, worlds, threads: seen.append(worlds) or judged(data, worlds, 1))
+    found = evaluate(config.data, torch.zeros(2, 1), seeds, DISTIL)
+    for noise in {noise for noise, own in TRIES if not own}:
         plain = config_of(changed(expert={"context_noise": noise}), (), "test")
-        found = evaluate(plain.data, torch.zeros(2, 1), seeds, DISTIL)
-        for world in found["world"]:
+        some = evaluate(plain.data, torch.zeros(2, 1), seeds, DISTIL)["world"]
+        assert all(any(torch.equal(world, other) for other in worlds) for world, worlds in zip(some, seen))
+    assert [len(worlds) for worlds in seen] == [len(TRIES)] * 2
+    for worlds in seen:
+        for world in worlds:
             tested = evaluate(config.data, world.expand(OF_EACH, -1), pupils, BUDGET)
             able.append(world)
             means.append(float(tested["score"].mean()))
@@ -206,7 +214,7 @@ def test_pupils_choose_the_expert_and_the_noise_of_its_contexts(tmp_path: Path, 
     assert "the first world teaches the expert with the best pupils (ddqn" in said
     first = read_world(str(tmp_path / "whole" / "distilled.pt"))
     assert torch.equal(first.flat, able[int(np.argmax(means))])
-    assert first.evolution_steps == steps + int(found["real_steps"].sum())
+    assert first.evolution_steps == int(found["real_steps"].sum()) > steps + 2 * 4000
     with pytest.raises(KeyboardInterrupt):
         go(config, tmp_path / "stopped", dispatcher=Direct(stop_at=1))
     go(config, tmp_path / "stopped", resume=True)
