@@ -75,7 +75,8 @@ SB3 = {"sb3_td3": "TD3", "sb3_ddpg": "DDPG", "sb3_sac": "SAC", "sb3_ppo": "PPO",
 SB3 |= {f"{name}_normalised": kind for name, kind in SB3.items()}
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
-PLACES = (*FILES, "task")
+TASK = "task"
+PLACES = (*FILES, TASK)
 AGENT_SEEDS = 20_000
 
 
@@ -92,12 +93,14 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
     cells.search(out / f"run-{seed}", lambda: load_config(config, [*words, f"seed={seed}"]), enough, command)
 
 
-def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int) -> dict[str, Any]:
+def cell(
+    config: Path, out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int
+) -> dict[str, Any]:
     """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents."""
-    data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
+    data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
-    flat = torch.zeros(1) if place == "task" else read_world(str(out / f"run-{seed}" / FILES[place])).flat
+    flat = torch.zeros(1) if place == TASK else read_world(str(out / f"run-{seed}" / FILES[place])).flat
     keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in SB3:
         returns = [of_sb3(out, place, learner, data, seed, int(key), steps, tests) for key in keys]
@@ -107,10 +110,10 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
         if name == "ppo":
             own["train_steps"] = steps // 2048 * 2048 - 2047
         else:  # FIRST random actions, in episodes
-            own["init_episodes"] = FIRST if place != "task" else max(1, FIRST // task.max_steps)
+            own["init_episodes"] = FIRST if place != TASK else max(1, FIRST // task.max_steps)
         hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
-        kind = "real" if place == "task" else "se"
+        kind = "real" if place == TASK else "se"
         result = train(name, hyper, None, task, kind, section, flat.repeat(agents, 1), keys)
         returns = result.test_return.mean(1).tolist()
     return {
@@ -137,7 +140,7 @@ def of_sb3(
     torch.set_num_threads(1)
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps)
-    own = WorldEnv(RealTask(task, 1)) if place == "task" else load_world(str(out / f"run-{seed}" / FILES[place]))
+    own = WorldEnv(RealTask(task, 1)) if place == TASK else load_world(str(out / f"run-{seed}" / FILES[place]))
     env = VecNormalize(DummyVecEnv([lambda: own]), norm_reward=False) if learner.endswith("_normalised") else own
     model = getattr(stable_baselines3, SB3[learner])("MlpPolicy", env, seed=key, device="cpu")
     rollout = getattr(model, "n_steps", 1)
@@ -157,8 +160,10 @@ class Normalised:
 
 
 def test(args: argparse.Namespace) -> None:
-    """All cells that are missing, of the worlds that there are."""
-    seeds = [s for s in range(args.first, args.seeds) if (args.out / f"run-{s}" / "model.pt").exists()]
+    """All cells that are missing, of the worlds that there are. The task alone needs no world."""
+    seeds = list(range(args.first, args.seeds))
+    if set(args.test) != {TASK}:
+        seeds = [s for s in seeds if (args.out / f"run-{s}" / "model.pt").exists()]
     if not seeds:
         seen = f"{args.out}: found no run-N/model.pt of the seeds {args.first} to {args.seeds - 1}"
         raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
@@ -166,7 +171,7 @@ def test(args: argparse.Namespace) -> None:
 
     def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
         agents = args.library_agents if learner in SB3 else args.agents
-        return cell(args.out, place, learner, seed, agents, steps, args.tests)
+        return cell(args.config, args.out, place, learner, seed, agents, steps, args.tests)
 
     cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)))
 
