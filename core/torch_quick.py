@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import lru_cache
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -27,6 +28,11 @@ MAX_TENSORS = 1000
 _BEFORE = b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n"
 _AFTER = b"\x89ccollections\nOrderedDict\n)RtR"
 _LOCAL, _CENTRAL, _END = struct.Struct("<4s5H3L2H"), struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s4H2LH")
+_SIZE_AT = 18  # in _LOCAL
+_NAMES = b"archive/data.pkl", b"archive/version", b"archive/byteorder"
+_COUNT, _FLOAT = struct.Struct("<I"), struct.Struct(">d")
+MAX_FORM = 1024  # bytes of a tensor in the program: 32 dimensions take 700
+KNOWN = 1024  # forms and keys that are remembered: files of one kind repeat them
 _DAY = 0x21  # 1980-01-01: the same content gives the same bytes
 
 
@@ -52,17 +58,24 @@ def write(content: Any) -> bytes:
     tensors: List[Tensor] = []
     _put(content, parts, tensors, MAX_DEPTH)
     parts.append(b".")
-    entries = [(b"archive/data.pkl", b"".join(parts)), (b"archive/version", b"3\n"), (b"archive/byteorder", b"little")]
-    entries += [(b"archive/data/%d" % i, _raw(t)) for i, t in enumerate(tensors)]
+    entries = [b"".join(parts), b"3\n", b"little", *map(_raw, tensors)]
     out, central, at = [], [], 0
-    for name, data in entries:
-        crc, size = zlib.crc32(data), len(data)
+    for i, data in enumerate(entries):
+        name, crc, size = _name(i), zlib.crc32(data), len(data)
         if size >= 2**31 or at >= 2**31:
             raise Unfit("larger than an archive of this kind")
-        out += [_LOCAL.pack(b"PK\x03\x04", 20, 0, 0, 0, _DAY, crc, size, size, len(name), 0), name, data]
+        out += [_local(name, crc, size), data]
         central.append(_directory(name, crc, size, at))
         at += _LOCAL.size + len(name) + size
     return b"".join([*out, *central, _end(len(entries), sum(map(len, central)), at)])
+
+
+def _name(i: int) -> bytes:
+    return _NAMES[i] if i < 3 else b"archive/data/%d" % (i - 3)
+
+
+def _local(name: bytes, crc: int, size: int) -> bytes:
+    return _LOCAL.pack(b"PK\x03\x04", 20, 0, 0, 0, _DAY, crc, size, size, len(name), 0) + name
 
 
 def _directory(name: bytes, crc: int, size: int, at: int) -> bytes:
@@ -75,7 +88,8 @@ def _end(count: int, size: int, at: int) -> bytes:
 
 
 def _raw(tensor: Tensor) -> bytes:
-    return tensor.detach().contiguous().numpy().tobytes()
+    raw: bytes = tensor.numpy().tobytes()  # in the order of the numbers, whatever the strides
+    return raw
 
 
 def _put(value: Any, parts: List[bytes], tensors: Optional[List[Tensor]], depth: int) -> None:
@@ -89,7 +103,7 @@ def _put(value: Any, parts: List[bytes], tensors: Optional[List[Tensor]], depth:
     elif kind is int:
         parts.append(_int(value))
     elif kind is float:
-        parts.append(b"G" + struct.pack(">d", value))
+        parts.append(b"G" + _FLOAT.pack(value))
     elif kind is Encoded:
         parts.append(value)
     elif depth == 0:
@@ -97,9 +111,12 @@ def _put(value: Any, parts: List[bytes], tensors: Optional[List[Tensor]], depth:
     elif kind is dict:
         parts.append(b"}(" if value else b"}")
         for key, item in value.items():
-            if type(key) not in (str, int):
+            if type(key) is str:
+                parts.append(_key(key))
+            elif type(key) is int:
+                parts.append(_int(key))
+            else:
                 raise Unfit(f"a key that is {type(key).__name__}")
-            parts.append(_text(key) if type(key) is str else _int(key))
             _put(item, parts, tensors, depth - 1)
         parts.append(b"u" if value else b"")
     elif kind is list:
@@ -119,7 +136,10 @@ def _text(value: str) -> bytes:
         data = value.encode("utf-8")
     except UnicodeEncodeError:
         raise Unfit("a text that UTF-8 cannot say") from None
-    return b"X" + struct.pack("<I", len(data)) + data
+    return b"X" + _COUNT.pack(len(data)) + data
+
+
+_key = lru_cache(maxsize=KNOWN)(_text)
 
 
 def _int(value: int) -> bytes:
@@ -140,15 +160,22 @@ def _sizes(values: Tuple[int, ...]) -> bytes:
 
 
 def _tensor(tensor: Tensor, index: int) -> bytes:
-    name = KINDS.get(tensor.dtype)
-    plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_neg()
-    if name is None or not plain or tensor.requires_grad or index >= MAX_TENSORS:
+    plain = tensor.layout == torch.strided and tensor.is_cpu and not tensor.is_neg()
+    if tensor.dtype not in KINDS or not plain or tensor.requires_grad or index >= MAX_TENSORS:
         raise Unfit("a tensor that is not plain")
     if tensor.numel() * SIZES[tensor.dtype] > tensor.untyped_storage().nbytes():
         raise Unfit("a tensor that shows more than it has")
-    shape = tuple(tensor.shape)
-    number = _text(str(index)) + b"X\x03\x00\x00\x00cpu" + _int(tensor.numel())
-    return b"".join([_BEFORE, name, b"\n", number, b"tQK\x00", _sizes(shape), _sizes(_strides(shape)), _AFTER])
+    return _form(tensor.dtype, tuple(tensor.shape), index)
+
+
+@lru_cache(maxsize=KNOWN)
+def _form(dtype: torch.dtype, shape: Tuple[int, ...], index: int) -> bytes:
+    """A tensor in the program, without its numbers."""
+    numel = 1
+    for size in shape:
+        numel *= size
+    number = _text(str(index)) + b"X\x03\x00\x00\x00cpu" + _int(numel)
+    return b"".join([_BEFORE, KINDS[dtype], b"\n", number, b"tQK\x00", _sizes(shape), _sizes(_strides(shape)), _AFTER])
 
 
 def _strides(shape: Tuple[int, ...]) -> Tuple[int, ...]:
@@ -168,9 +195,9 @@ def read(data: bytes) -> Optional[Tuple[Any]]:
     """(The content,) of a file that ``write`` has made; None for any other file."""
     try:
         entries = _entries(data)
-        reader = _Reader(entries)
+        reader = _Reader(entries, 2)
         content = reader.value(MAX_DEPTH)
-        if reader.data[reader.at :] != b"." or reader.tensors != len(entries) - 3:
+        if reader.data[:2] != b"\x80\x02" or reader.data[reader.at :] != b"." or reader.tensors != len(entries) - 3:
             return None
         return (content,)
     except (Unfit, struct.error, IndexError, ValueError, OverflowError, RuntimeError):
@@ -182,16 +209,13 @@ def _entries(data: bytes) -> List[bytes]:
     at = 0
     found: List[bytes] = []
     central: List[bytes] = []
-    while data[at : at + 4] == b"PK\x03\x04":
-        _, version, flags, method, hour, day, crc, size, again, length, extra = _LOCAL.unpack_from(data, at)
-        if (version, flags, method, hour, day, extra) != (20, 0, 0, 0, _DAY, 0) or size != again:
-            raise Unfit
-        begin = at + _LOCAL.size + length
+    while data.startswith(b"PK\x03\x04", at):
+        name = _name(len(found))
+        begin = at + _LOCAL.size + len(name)
+        (size,) = _COUNT.unpack_from(data, at + _SIZE_AT)
         content = data[begin : begin + size]
-        n = len(found)
-        names = (b"archive/data.pkl", b"archive/version", b"archive/byteorder")
-        name = names[n] if n < 3 else b"archive/data/%d" % (n - 3)
-        if n > MAX_TENSORS + 3 or data[begin - length : begin] != name or zlib.crc32(content) != crc:
+        crc = zlib.crc32(content)
+        if len(found) > MAX_TENSORS + 3 or data[at:begin] != _local(name, crc, size):
             raise Unfit
         found.append(content)
         central.append(_directory(name, crc, size, at))
@@ -205,24 +229,26 @@ def _entries(data: bytes) -> List[bytes]:
 class _Reader:
     """Follows the program of an archive."""
 
-    def __init__(self, entries: List[bytes]) -> None:
-        self.data, self.storages = entries[0], entries[3:]
+    def __init__(self, entries: List[bytes], at: int) -> None:
+        """at: where the program begins in the first entry."""
+        self.data, self.storages, self.at = entries[0], entries[3:], at
         self.tensors = 0
-        if self.data[:2] != b"\x80\x02":
-            raise Unfit
-        self.at = 2
 
     def value(self, depth: int) -> Any:
         data, at = self.data, self.at
         code = data[at]
         self.at = at + 1
         if code == 0x58:  # X
-            return self.text()
+            begin = at + 5
+            self.at = end = begin + _COUNT.unpack_from(data, at + 1)[0]
+            if end > len(data):
+                raise Unfit
+            return data[begin:end].decode("utf-8")
         if code in (0x4B, 0x4D, 0x4A, 0x8A):  # K M J LONG1
             return self.integer(code)
         if code == 0x47:  # G
             self.at = at + 9
-            return struct.unpack_from(">d", data, at + 1)[0]
+            return _FLOAT.unpack_from(data, at + 1)[0]
         if code == 0x4E:  # N
             return None
         if code in (0x88, 0x89):
@@ -236,14 +262,6 @@ class _Reader:
         if code == 0x63:  # c
             return self.tensor(at)
         raise Unfit
-
-    def text(self) -> str:
-        (length,) = struct.unpack_from("<I", self.data, self.at)
-        begin = self.at + 4
-        self.at = begin + length
-        if self.at > len(self.data):
-            raise Unfit
-        return self.data[begin : self.at].decode("utf-8")
 
     def integer(self, code: int) -> int:
         at, data = self.at, self.data
@@ -266,9 +284,10 @@ class _Reader:
         out: Dict[Any, Any] = {}
         if not self.opens():
             return out
-        while self.data[self.at] != 0x75:  # u
+        data = self.data
+        while data[self.at] != 0x75:  # u
             key = self.value(0)
-            if type(key) not in (str, int):
+            if type(key) is not str and type(key) is not int:
                 raise Unfit
             out[key] = self.value(depth)
         self.at += 1
@@ -311,14 +330,24 @@ class _Reader:
         return tuple(out)
 
     def tensor(self, at: int) -> Tensor:
-        self.at = at
+        end = self.data.index(_AFTER, at, at + MAX_FORM) + len(_AFTER)
+        index, self.at, self.tensors = self.tensors, end, self.tensors + 1
+        dtype, shape, count = _formed(self.data[at:end], index)
+        raw = self.storages[index]
+        if len(raw) != count * SIZES[dtype]:
+            raise Unfit
+        if not count:
+            return torch.empty(shape, dtype=dtype)
+        numbers = torch.frombuffer(bytearray(raw), dtype=dtype)
+        return numbers if len(shape) == 1 else numbers.reshape(shape)
+
+    def form(self, index: int) -> Tuple[torch.dtype, Tuple[int, ...], int]:
         self.skip(_BEFORE)
         end = self.data.index(b"\n", self.at, self.at + 20)
         dtype = DTYPES.get(self.data[self.at : end])
         if dtype is None:
             raise Unfit
         self.at = end + 1
-        index, self.tensors = self.tensors, self.tensors + 1
         self.skip(_text(str(index)) + b"X\x03\x00\x00\x00cpu")
         self.at += 1
         count = self.integer(self.data[self.at - 1])
@@ -328,10 +357,13 @@ class _Reader:
         numel = 1
         for size in shape:
             numel *= size
-        raw = self.storages[index]
-        fits = all(0 <= size < 2**31 for size in shape) and numel == count and len(raw) == count * SIZES[dtype]
+        fits = all(0 <= size < 2**31 for size in shape) and numel == count and self.at == len(self.data)
         if not fits or strides != _strides(shape) or len(shape) > 32:
             raise Unfit
-        if not count:
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape)
+        return dtype, shape, count
+
+
+@lru_cache(maxsize=KNOWN)
+def _formed(form: bytes, index: int) -> Tuple[torch.dtype, Tuple[int, ...], int]:
+    """Kind, shape and number of numbers of what :func:`_form` made. Raises Unfit, ..."""
+    return _Reader([form], 0).form(index)
