@@ -36,8 +36,11 @@ def read_plain(path: Name, limit: int) -> bytes:
     fd = _open(path)
     try:
         size = _size(fd, path, limit)
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read(size)
+        data = os.read(fd, size)
+        if len(data) < size:  # a system call reads 2 GiB at most, and a network file system perhaps less
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                data += file.read(size - len(data))
+        return data
     except OSError as e:
         if e.filename is None:
             raise OSError(e.errno, e.strerror, os.fspath(path)) from e

@@ -69,3 +69,10 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
             with pytest.raises(UnfitFileError):
                 read_plain(path, 1000)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_read_that_gives_less_than_all_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = tmp_path / "file", os.read
+    path.write_bytes(bytes(range(200)))
+    monkeypatch.setattr(os, "read", lambda fd, size: read(fd, min(size, 70)))
+    assert read_plain(path, 200) == bytes(range(200))

@@ -126,55 +126,18 @@ class Client:
         self.world.scheduler.call(at - self.world.now, arrive)
 
 
-class WritableFile:
-    """``open(path, "wb")``: on the server when it is closed (close-to-open)."""
-
-    def __init__(self, files: VirtualOS, name: str) -> None:
-        self._os, self._name, self._inode = files, name, Inode()
-
-    def __enter__(self) -> WritableFile:
-        return self
-
-    def write(self, data: bytes) -> None:
-        world = self._os.world
-        self._inode.data = data[: len(data) // 2]
-        world.step("write", self._name)
-        if world.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        self._inode.data = data
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-
-class ReadableFile:
-    def __init__(self, data: bytes, error: bool) -> None:
-        self._data, self._error = data, error
-
-    def __enter__(self) -> ReadableFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def read(self, size: int) -> bytes:
-        if self._error:
-            raise OSError(errno.ESTALE, "Stale file handle")
-        return self._data[:size]
-
-
 class VirtualOS:
-    """The part of ``os`` (and ``open``) that outer/exchange/machine.py and core/files.py use, for the running
-    process."""
+    """The part of ``os`` that outer/exchange/machine.py and core/files.py use, for the running process."""
 
     O_RDONLY, O_NONBLOCK = real_os.O_RDONLY, real_os.O_NONBLOCK
     O_NOCTTY, O_CLOEXEC = real_os.O_NOCTTY, real_os.O_CLOEXEC
+    O_WRONLY, O_CREAT, O_TRUNC = real_os.O_WRONLY, real_os.O_CREAT, real_os.O_TRUNC
     path = real_os.path
     strerror, fspath = staticmethod(real_os.strerror), staticmethod(real_os.fspath)
 
     def __init__(self, world: Any) -> None:
         self.world = world
-        self._open: Dict[int, Inode] = {}
+        self._open: Dict[int, Tuple[str, Inode]] = {}
         self._fd = 2
 
     @staticmethod
@@ -201,36 +164,49 @@ class VirtualOS:
         self.world.faults.stale_handle("list")
         return self.client.list()
 
-    def open(self, path: str, flags: int) -> int:
+    def open(self, path: str, flags: int, mode: int = 0) -> int:
         name = self._name(path)
+        inode = self._created(name) if flags & self.O_WRONLY else self._found(name, path)
+        self._fd += 1
+        self._open[self._fd] = name, inode
+        return self._fd
+
+    def _found(self, name: str, path: str) -> Inode:
         self.world.look_step(name)
         inode = self.client.look(name)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         self.world.step("read", name)
         self.world.faults.stale_handle(name)
-        self._fd += 1
-        self._open[self._fd] = inode
-        return self._fd
+        return inode
 
-    def fstat(self, fd: int) -> Any:
-        return SimpleNamespace(st_mode=stat.S_IFREG | 0o644, st_size=len(self._open[fd].data))
-
-    def fdopen(self, fd: int, mode: str, closefd: bool = True) -> ReadableFile:
-        return ReadableFile(self._open[fd].data, self.world.faults.read_fails())
-
-    def close(self, fd: int) -> None:
-        del self._open[fd]
-
-    def open_file(self, path: str, mode: str) -> WritableFile:
-        assert mode == "wb"
-        name = self._name(path)
+    def _created(self, name: str) -> Inode:
         self.world.step("create", name)
         if self.world.full and self.world.ids.random() < 0.5:
             raise OSError(errno.ENOSPC, "No space left on device")
-        file = WritableFile(self, name)
-        self.client.change(name, file._inode)
-        return file
+        inode = Inode()
+        self.client.change(name, inode)
+        return inode
+
+    def fstat(self, fd: int) -> Any:
+        return SimpleNamespace(st_mode=stat.S_IFREG | 0o644, st_size=len(self._open[fd][1].data))
+
+    def read(self, fd: int, size: int) -> bytes:
+        if self.world.faults.read_fails():
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return self._open[fd][1].data[:size]
+
+    def write(self, fd: int, data: memoryview) -> int:
+        name, inode = self._open[fd]
+        inode.data = bytes(data[: len(data) // 2])
+        self.world.step("write", name)
+        if self.world.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        inode.data = bytes(data)
+        return len(data)
+
+    def close(self, fd: int) -> None:
+        del self._open[fd]
 
     def replace(self, source: str, target: str) -> None:
         old, new = self._name(source), self._name(target)

@@ -64,7 +64,6 @@ def installed(world: World) -> Iterator[None]:
     changes: List[Any] = [
         (envolve.core.files, "os", world.os),
         (envolve.outer.exchange.machine, "os", world.os),
-        (envolve.outer.exchange.machine, "open", world.os.open_file),
         (envolve.outer.exchange.machine, "time", SimpleNamespace(sleep=world.scheduler.wait)),
         (envolve.outer.exchange.heartbeat, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world.scheduler))),
         (envolve.outer.exchange.heartbeat, "uuid", ids),
