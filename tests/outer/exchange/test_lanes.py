@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from envolve.outer.exchange import lanes as lanes_module
 from envolve.outer.exchange.lanes import Lanes, raise_first
 
 
@@ -38,6 +39,33 @@ def test_waiting_is_shared():
     out = lanes.map(lambda _: met.wait(60), range(32))  # nobody goes on before sixteen wait at the same time
     lanes.close()
     assert sorted(out) == sorted(2 * list(range(16)))
+
+
+def test_a_core_that_is_lost_is_no_slow_file(monkeypatch):
+    monkeypatch.setattr(lanes_module, "SLOW", 0.0)  # every item takes too long, by the clock
+    lanes, main = Lanes(4), threading.main_thread()
+    monkeypatch.setattr(lanes_module, "_given_up", lambda: 7)
+    assert lanes.map(lambda _: threading.current_thread(), range(9)) == 9 * [main]
+    counts = iter(range(100))
+    monkeypatch.setattr(lanes_module, "_given_up", lambda: next(counts))
+    assert lanes.map(lambda _: threading.current_thread(), range(9))[:4].count(main) == 3
+    lanes.close()
+
+
+def test_files_that_were_slow_once_are_tried_alone_again(monkeypatch):
+    monkeypatch.setattr(lanes_module, "PROBE", 2)
+    lanes, main = Lanes(2), threading.main_thread()
+    lanes.map(lambda _: time.sleep(0.002), range(3))
+
+    def first(slow: float) -> bool:
+        def function(_):
+            time.sleep(slow)
+            return threading.current_thread()
+
+        return lanes.map(function, range(4))[0] is main
+
+    assert [first(0.02) for _ in range(7)] == [False, False, True, False, True, False, True]
+    lanes.close()
 
 
 def test_threads_end_where_nothing_waits_any_more():
