@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envolve.outer.exchange.heartbeat import Heartbeat, read_beat
+from envolve.outer.exchange.heartbeat import Heartbeat, _parsed, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
 from envolve.outer.exchange.messages import Chunk, chunk_content, chunk_from, result_content, result_from, result_of
 from envolve.outer.exchange.pairs import (
@@ -421,6 +421,31 @@ def test_heartbeats_with_odd_fields_are_no_news(files, key, value):
     assert read_beat(files, "0_0_heartbeat") is not None
     files.write("0_0_heartbeat", json.dumps({**good, key: value}).encode())
     assert read_beat(files, "0_0_heartbeat") is None
+
+
+BEAT = (
+    '{"uuid": "%s", "counter": 5, "machine": "m", "host": "h", "pid": 1, "started": 7, "interval": 1.0, "run_id": "", '
+)
+BEAT = BEAT % ("a" * 32) + '"doing": "", "note": "", "code": "c"}'
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("5", "12"), ("5", "05"), ("5", "-5"), ("5", "5.0"), ("5", "9" * 15), ("5", "9" * 16), ("5", "true"),
+        ('"doing": ""', '"doing": "%s"' % ("b" * 64)), ('"doing": ""', '"doing": "starting"'),
+        ('"doing": ""', '"doing": "", "doing": "x"'), ('"doing": ""', '"doing": "x", "doing": ""'),
+        ('"c"}', '"c", "counter": 9}'), ('"c"}', '"c", "counter": 0}'), ('"c"}', '"c"} '), ('"c"}', '"c"}}'),
+        ('"c"}', '"c", "more": 1}'), (', "code": "c"', ""), ('"note": ""', '"note": "\\", \\"doing\\": \\"x"'),
+        ('"m"', '"\u00e4\n"'), ('"m"', '"\\ud800"'), ('"m"', '["m"]'), ("1.0", "0"), ("1.0", "NaN"),
+        ("a" * 32, "a" * 31), (BEAT[-1], ""), (BEAT, ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_heartbeats_are_what_json_says(files, old, new):
+    for other in (0, 3):  # the second one is a known worker's
+        data = BEAT.replace(old, new, 1).replace('"counter": 5', f'"counter": {5 + other}').encode()
+        files.write("0_0_heartbeat", data)
+        assert read_beat(files, "0_0_heartbeat") == _parsed(data)
 
 
 def test_host_knows_the_living_from_the_dead():
