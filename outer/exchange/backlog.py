@@ -81,6 +81,10 @@ class Backlog:
         """Median seconds of the latest chunks of this mode; None while too few are known."""
         return self._usual[mode] if len(self._seconds.get(mode, ())) >= KNOWN else None
 
+    def shortest(self) -> float:
+        """Least of these medians; 0 while none is known."""
+        return min((self._usual[mode] for mode in self._seconds if self.usual(mode) is not None), default=0.0)
+
     def open(self, index: int) -> bool:
         """True if the result is still needed."""
         return index in self.work and self.work[index].result is None

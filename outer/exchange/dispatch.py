@@ -37,6 +37,8 @@ from envolve.outer.exchange.worker import pause
 
 log = logging.getLogger("envolve")
 
+UNNOTICED = 0.01  # of the usual time of a chunk: so long a result may lie there, as a list of many workers costs ...
+LISTINGS = 16  # ... but no longer than so many lists take
 LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
@@ -85,7 +87,7 @@ class Dispatcher:
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
         self._backlog = Backlog(patience or Patience())
         self._rounds = Rounds(self._host, self._mailbox, self._roster, self._backlog)
-        self._hint_at = 0.0
+        self._hint_at = self._look_at = 0.0  # by the host's clock: when a hint is due, when to look again
         self._heartbeat = Heartbeat(self._files, self._host, name_of(bohb_id, "master"), interval, run_id)
         owner = self._heartbeat.claim()
         if owner is not None:
@@ -137,6 +139,9 @@ class Dispatcher:
         news = self._hint_at = self._host.monotonic()
         while self._backlog.open(ticket):
             began = self._host.monotonic()
+            if began < self._look_at:
+                self._host.sleep(self._look_at - began)
+                began = self._host.monotonic()
             moved = self._step()
             now = self._host.monotonic()
             if moved:
@@ -190,10 +195,14 @@ class Dispatcher:
                 f"another master with BOHB-ID {self.bohb_id} has taken over {self._files.folder}: "
                 f"{self._heartbeat.usurper.where}"
             )
-        names = set(self._files.names())
+        began = self._host.monotonic()
+        names = self._files.names()
+        listed = self._host.monotonic()
+        spared = min(LISTINGS * (listed - began), UNNOTICED * self._backlog.shortest(), self._interval / 4)
+        self._look_at = listed + spared
         moved = self._rounds.collect(names)
         if self._host.monotonic() - self._rounds.scanned_at >= self._interval / 4:
-            self._rounds.scan(names)
+            self._rounds.scan(set(names))
             if self.on_wait is not None:
                 self.on_wait()
         moved |= self._rounds.hand_out()

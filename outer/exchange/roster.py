@@ -109,7 +109,9 @@ class Roster:
         )
 
     def free(self) -> list[Slot]:
-        return [slot for slot in self.usable() if slot.settled and slot.holds is None]
+        now = self._host.monotonic()
+        idle = (s for s in self.slots.values() if s.holds is None and s.settled)  # few of many, as a rule
+        return sorted((s for s in idle if s.alive and now >= s.barred_until), key=lambda s: s.id)
 
     def holders(self) -> Iterator[tuple[Slot, Issue]]:
         for slot in self.slots.values():
@@ -127,7 +129,7 @@ class Roster:
             self.slots[new] = Slot(new, Watch(self._host, self._timeout))
         missing = set()
         for slot in self.slots.values():
-            if name_of(self._bohb_id, str(slot.id)) in names:
+            if slot.id in found:
                 slot.absences = 0
             else:
                 missing.add(slot.id)

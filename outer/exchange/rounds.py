@@ -5,7 +5,7 @@ wrong and what is done about it; here it is done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from envolve.core.cleaning import one_line
@@ -39,18 +39,21 @@ class Rounds:
     def __init__(self, host: Host, mailbox: Mailbox, roster: Roster, backlog: Backlog) -> None:
         self._host, self._mailbox, self._roster, self._backlog = host, mailbox, roster, backlog
         self._issued: dict[str, Issued] = {}  # by SHA-256 of the input
+        self._sent: dict[int, list[str]] = {}  # by index of the chunk, all that it was sent with
         self.unfit: Unfit | None = None
         self.scanned_at = float("-inf")
+        self._look_for_late = False  # once per scan: a chunk is late after seconds
         self.accepted_at: float | None = None  # a result, last; once read, it may be forgotten
 
     def forget(self, ticket: int | None = None) -> None:
         """A later answer to this chunk, or to any, answers nothing that was asked."""
-        kept = {} if ticket is None else self._issued
-        self._issued = {sha256: issue for sha256, issue in kept.items() if issue.index != ticket}
+        for index in list(self._sent) if ticket is None else [ticket]:
+            for sha256 in self._sent.pop(index, ()):
+                self._issued.pop(sha256, None)
 
     # ------------------------------------------------------------------------------------------------ results
 
-    def collect(self, names: set[str]) -> bool:
+    def collect(self, names: Collection[str]) -> bool:
         """Takes what workers have answered; False if nothing happened."""
         moved = False
         for some in batches(self._mailbox.answered(self._roster.slots.keys(), names)):
@@ -127,7 +130,7 @@ class Rounds:
 
     def scan(self, names: set[str]) -> None:
         """Reads heartbeats: chunks of the dead and of the silent go out again."""
-        self.scanned_at = self._host.monotonic()
+        self.scanned_at, self._look_for_late = self._host.monotonic(), True
         for loss in self._roster.scan(names):
             if not self._backlog.open(loss.index):
                 continue
@@ -147,21 +150,25 @@ class Rounds:
     def hand_out(self) -> bool:
         """Gives chunks to workers that are free; False if nothing happened."""
         moved = False
+        waiting = self._backlog.waiting()
+        if not waiting and not self._look_for_late:
+            return False
         free = self._roster.free()
-        usable = [slot.id for slot in self._roster.usable()] if free else []
-        for some in batches(free):
+        usable = [slot.id for slot in self._roster.usable()] if free and waiting else []
+        for some in batches(free) if waiting else ():
             now = self._host.monotonic()
             found = [(slot, self._backlog.next(slot.id, usable, now)) for slot in some]
             fresh = [(slot, index) for slot, index in found if index is not None]
             self._issue(fresh)
             moved |= bool(fresh)
-        for slot in (s for s in free if s.holds is None):
+        for slot in (s for s in free if s.holds is None) if self._look_for_late else ():
             index = self._backlog.straggler(self._held())
             if index is None:
                 break
             log.info("%s is late; also sent to worker %d", self._backlog.work[index].chunk.label, slot.id)
             self._issue([(slot, index)])
             moved = True
+        self._look_for_late = False
         return moved
 
     def _held(self) -> dict[int, list[float]]:
@@ -184,6 +191,7 @@ class Rounds:
                 self._again(index)
                 continue
             self._issued[sha256] = Issued(index, chunk.attempt, slot.id)
+            self._sent.setdefault(index, []).append(sha256)
             owner = slot.beat.uuid if slot.beat is not None else ""
             slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
         raise_first(put)
