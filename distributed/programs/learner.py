@@ -26,12 +26,19 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError
 
 FORMAT = "envolve-learner-1"
-BLOCK = 10  # gradient steps whose minibatches are fetched at once
+BLOCK = 10  # gradient steps whose minibatches are fetched at once, first of all and if they are large; else ...
+LARGER_BLOCK, BLOCK_BYTES = 50, 4 * MIB  # ... this many, or as many as fit into a message of this size
 POLICIES = Path("policies") / "checkpoints"
 CHECKPOINT = "learner.pt"
 REST = 16 * MIB  # of it beside the numbers
 Kept = Callable[[str], None]  # gets the name, within the folder, of a file that was written
 Sample = Callable[[int, int], Tensor]  # (first, count) -> float32 [count, P, W, B]
+
+
+def block_of(members: int, row: int, batch_size: int) -> int:
+    """Gradient steps whose minibatches of ``batch_size`` rows of ``row`` numbers are fetched at once: a call costs as
+    much as many small ones."""
+    return max(BLOCK, min(LARGER_BLOCK, BLOCK_BYTES // (4 * members * row * batch_size)))
 
 
 def stays(name: str) -> None:
@@ -45,6 +52,7 @@ class Learner:
         self.params, self.widths, self.folder, self.kept = params, widths, folder, kept
         self.agent = make_agent(params, widths, keys)
         self.agent.prepare()
+        self.block = block_of(len(keys), widths.row, params.batch_size)
         self.version, self.updates = RANDOM, 0
         self.ahead: Executor | None = None  # where samples are fetched from afar: a thread for it
         (folder / POLICIES).mkdir(parents=True, exist_ok=True)
@@ -60,7 +68,8 @@ class Learner:
     def iteration(self, sample: Sample) -> None:
         """Gradient steps of one iteration; none after the turn that fills the replay buffer."""
         count = self.params.num_steps_per_iter if self.version > RANDOM else 0
-        parts = [(self.updates + i, min(BLOCK, count - i)) for i in range(0, count, BLOCK)]
+        starts = [*range(0, min(BLOCK, count), BLOCK), *range(BLOCK, count, self.block), count]  # the first comes soon
+        parts = [(self.updates + a, b - a) for a, b in zip(starts, starts[1:])]
         for batches in map(lambda part: sample(*part), parts) if self.ahead is None else self._fetched(sample, parts):
             for batch in batches:
                 self.update(batch)

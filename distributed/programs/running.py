@@ -25,6 +25,10 @@ PAUSE = 0.5  # s between two looks for work
 Done = Callable[[], bool]
 
 
+def rest() -> None:
+    time.sleep(PAUSE)
+
+
 def run_learner(
     params: TrainParamsBase, settings: RunSettings, folder: Path, hub: HubLike, board: Chart, kept: Kept = stays
 ) -> None:
@@ -56,8 +60,15 @@ def run_collector(
 
 
 def run_evaluator(
-    params: TrainParamsBase, settings: RunSettings, folder: Path, board: Chart, done: Done, kept: Kept = stays
+    params: TrainParamsBase,
+    settings: RunSettings,
+    folder: Path,
+    board: Chart,
+    done: Done,
+    kept: Kept = stays,
+    idle: Callable[[], None] = rest,
 ) -> None:
+    """idle: waits a little, or until there may be work."""
     evaluator = Evaluator(params, settings.keys(), folder, kept)
     program = EvaluatorProgram(evaluator, EvaluatorReport(board))
     try:
@@ -66,6 +77,6 @@ def run_evaluator(
             if not program.turn():
                 if over:
                     return
-                time.sleep(PAUSE)
+                idle()
     finally:
         evaluator.close()

@@ -22,7 +22,7 @@ from envolve.distributed.memory.rows import RANDOM, Chunk, Counters, Handout, Wi
 from envolve.distributed.programs.agent import make_agent
 from envolve.distributed.programs.collector import Collector, steps_of
 from envolve.distributed.programs.evaluator import Evaluator
-from envolve.distributed.programs.learner import BLOCK, Learner
+from envolve.distributed.programs.learner import Learner, block_of
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
 
@@ -75,7 +75,8 @@ def limits_of(params: TrainParamsBase, widths: Widths, settings: RunSettings) ->
     workers, keys = settings.num_collectors, settings.keys()
     policy = make_agent(params, widths, keys).actor().shape[1]
     steps = max(steps_of(params, workers, version) for version in (RANDOM, 0))
-    return Limits(workers, params.num_iter, len(keys), policy, widths.row, steps, BLOCK)
+    block = block_of(len(keys), widths.row, params.batch_size)
+    return Limits(workers, params.num_iter, len(keys), policy, widths.row, steps, block)
 
 
 class LearnerProgram:

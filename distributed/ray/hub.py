@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import socket
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class RunHub(Files, Words):
     def __init__(self, folder: str, keeper: str = "") -> None:
         """folder: of the run, with the log. keeper: name of the actor where that is, if this may be another node; the
         hub then works in a copy, in a folder of this name and its term. Raises ParamsError, RunError, OSError."""
+        self.kept = threading.Condition()  # one more file
         self.copy = Copy(actors.named(keeper)) if keeper else None
         Files.__init__(self, Path(folder) if self.copy is None else empty_folder(keeper, self.copy.term))
         if self.copy is not None:
@@ -73,6 +75,17 @@ class RunHub(Files, Words):
         super().keep(name, data)
         if self.copy is not None:
             self.copy.tell("keep_of", name, data)
+        with self.kept:
+            self.kept.notify_all()
+
+    def news(self, known: int, timeout: float) -> tuple[bool, list[str]]:
+        """Whether the run is complete, and the policies that were there then; waits at most ``timeout`` s while it is
+        not and there are ``known`` policies."""
+        with self.kept:
+            if timeout:
+                self.kept.wait_for(lambda: self.done() or len(self.policies()) != known, timeout)
+            over = self.done()
+            return over, self.policies()
 
     def leave(self) -> None:
         """Removes the copy: the run's own folder has all."""

@@ -18,6 +18,7 @@ from envolve.distributed.files.run_folder import SESSION, read_settings
 from envolve.distributed.programs.evaluator import EVALUATIONS
 from envolve.distributed.programs.learner import CHECKPOINT
 from envolve.distributed.programs.running import run_collector, run_evaluator, run_learner
+from envolve.distributed.programs.turns import WAIT
 from envolve.distributed.ray.hub import RayChart, RayHub, RayLog
 from envolve.distributed.ray.keeper import BEGUN_WITH
 from envolve.envs.worlds.file import write_atomic
@@ -37,6 +38,7 @@ class Mirror:
 
     def __init__(self, actor: actors.Handle, folder: Path) -> None:
         self.actor, self.folder = actor, folder
+        self.known = 0  # policies that the run had
 
     def fetch(self, names: Sequence[str]) -> None:
         """Gets those that the run has and this folder lacks."""
@@ -57,9 +59,14 @@ class Mirror:
 
     def done_and_policies(self) -> bool:
         """Whether the run is complete; afterwards all policies that were there then are here."""
-        over = self.done()
-        self.fetch(actors.call(self.actor, "policies"))
-        return over
+        over, names = actors.call(self.actor, "news", 0, 0.0)
+        self.fetch(names)
+        self.known = len(names)
+        return bool(over)
+
+    def wait(self) -> None:
+        """Waits at most WAIT seconds until the run has more policies, or is complete."""
+        actors.call(self.actor, "news", self.known, WAIT)
 
 
 class RayRole:
@@ -100,7 +107,7 @@ def _run(role: str, worker: int, folder: Path, actor: actors.Handle, board: RayC
         run_collector(params, settings, worker, hub, board, lambda: False)  # the hub says when it is over
     else:
         mirror.fetch((EVALUATIONS,))
-        run_evaluator(params, settings, folder, board, mirror.done_and_policies, mirror.keep)
+        run_evaluator(params, settings, folder, board, mirror.done_and_policies, mirror.keep, mirror.wait)
 
 
 @contextmanager

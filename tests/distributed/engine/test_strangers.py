@@ -136,7 +136,7 @@ def wrong_calls(run: Run) -> list[tuple[str, list[Any], str]]:
         ("publish", [0, 2**60, policy, 0.0], "version: found"),
         ("begin", [2**60, 0], "session: found"), ("begin", [0, None], "version: found None"),
         ("ready", [0, 0, 1e9], "timeout: found"), ("has", [2**60], "version: found"),
-        ("sample", [0, 10**9], "count: found 1000000000, expected an integer from 1 to 10"),
+        ("sample", [0, 10**9], "count: found 1000000000, expected an integer from 1 to 50"),
         ("sample", [-1, 1], "first: found -1"), ("sample", [0, 1], "the memory is empty"),
         ("finish", [1], "found 1 arguments, expected none"), ("progress", [None], "found 1 arguments"),
     ]  # fmt: skip
