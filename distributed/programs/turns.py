@@ -11,6 +11,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from envolve.agents.common.population import keep_pages
 from envolve.distributed.engine.hub import Hub, Unpublished
 from envolve.distributed.engine.limits import Limits
 from envolve.distributed.files.params import TrainParamsBase
@@ -62,6 +63,7 @@ def make_hub(
     log_of: Callable[[Path, int, int, int], ReplayLog] = ReplayLog,
 ) -> Hub:
     """Makes a hub. folder: of the run, for the log of transitions, which ``log_of`` makes; None: no log."""
+    keep_pages()  # of the samples, megabytes each
     keys = settings.keys()
     memory = keys, params.buffer_size, widths, params.batch_size
     replay = HindsightReplay(*memory, params.gamma) if widths.goal_size else SharedReplay(*memory)

@@ -78,6 +78,7 @@ class Words:
     def __init__(self, folder: Path, collectors: int) -> None:
         self.folder, self.collectors = folder, collectors
         self.boards: dict[str, Board] = {}
+        self.beats: dict[str, float] = {}  # by program: when it last said that it lives, by this clock
         (folder / LOGS).mkdir(exist_ok=True)
 
     def chart(self, role: str, worker: int, step: int, values: str) -> None:
@@ -89,10 +90,25 @@ class Words:
             self.boards[name] = Board(self.folder / name)
         self.boards[name].write(int(step), {str(k): float(v) for k, v in json.loads(values).items()})
 
+    def alive(self, role: str) -> None:
+        """Notes that a program runs."""
+        self.beats[self._program(role)] = time.monotonic()
+
+    def heard(self) -> dict[str, float]:
+        """Seconds since each program said that it lives."""
+        now = time.monotonic()
+        return {role: now - at for role, at in list(self.beats.items())}
+
+    @staticmethod
+    def _program(role: str) -> str:
+        """Raises ValueError for the name of no program."""
+        if not re.fullmatch(r"(learner|evaluator|collector_\d{1,4})", role, re.ASCII):
+            raise ValueError(f"{role[:40]}: no program of a run")
+        return role
+
     def say(self, role: str, text: str) -> None:
         """Adds a line to the log of a program."""
-        if not re.fullmatch(r"[a-z]+(_\d{1,4})?", role, re.ASCII):
-            raise ValueError(f"{role[:40]}: no program of a run")
+        role = self._program(role)
         with open(self.folder / LOGS / f"{role}.log", "a", encoding="utf-8") as file:
             file.write(one_line(text) + "\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from envolve.outer.ray.own_folder import own_folder
 
 log = logging.getLogger("envolve")
 
+BEAT = 2.0  # s
 ROOM = "distributed"  # whose code a result depends on, too
 
 
@@ -72,9 +74,6 @@ class Mirror:
 class RayRole:
     """A program. What it is comes with ``run``, for Ray keeps the arguments of a call as long as that is made again."""
 
-    def hello(self) -> None:
-        """Answers if there is a node with room for it."""
-
     def run(
         self, role: str, worker: int, threads: int, mine: Versions, hub: actors.Handle, words: actors.Handle
     ) -> str:
@@ -85,7 +84,7 @@ class RayRole:
         torch.set_num_threads(threads)
         name = f"collector_{worker}" if role == "collector" else role
         try:
-            with own_folder() as folder, logged(RayLog(words, name)):
+            with alive(words, name), own_folder() as folder, logged(RayLog(words, name)):
                 log.info("it is there: pid %d on %s", os.getpid(), socket.gethostname())
                 _run(role, worker, folder, hub, RayChart(words, role, worker))
         except (RunError, ConfigError) as e:
@@ -108,6 +107,26 @@ def _run(role: str, worker: int, folder: Path, actor: actors.Handle, board: RayC
     else:
         mirror.fetch((EVALUATIONS,))
         run_evaluator(params, settings, folder, board, mirror.done_and_policies, mirror.keep, mirror.wait)
+
+
+@contextmanager
+def alive(words: actors.Handle, name: str) -> Iterator[None]:
+    """Says every BEAT seconds that the program runs. Ray itself cannot be asked: the program has the only thread that
+    answers. With a second one Ray would wake the process a hundred times per second."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        actors.tell(words, "alive", name)
+        while not ended.wait(BEAT):
+            actors.tell(words, "alive", name)
+
+    thread = threading.Thread(target=beat, name="alive", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

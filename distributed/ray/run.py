@@ -9,6 +9,7 @@ either folder.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,10 +34,10 @@ log = logging.getLogger("envolve")
 LOOK = 0.5  # s between two looks at the logs
 MOST_FAILURES = 50  # of one program, without a death
 MORE_CALLS = 12  # at once at the hub, beside one of each collector
-SECONDS = 2.0  # between two questions whether a program is there
-LOST_SECONDS, PATIENCE = 60.0, 600.0  # s until one that does not answer needs no CPUs, after a lost node and otherwise
+SECONDS = 2.0  # between two questions which programs live
+LOST_SECONDS, PATIENCE = 60.0, 600.0  # s until one that is silent needs no CPUs, after a lost node and otherwise
 LEAVE_SECONDS = 1.0  # for the hub to remove its copy
-RUN, HELLO = "run", "hello"
+RUN, HEARD = "run", "heard"
 DECIDE = ("learner", "evaluator")  # the run is complete when they are
 
 
@@ -54,7 +55,7 @@ def train_on_ray(settings: RunSettings, folder: Path, workers_on: str) -> str:
 
 @dataclass
 class Placed:
-    """An actor of a program. ``seen``: when it last answered, or was started; ``reserves``: CPUs of its own."""
+    """An actor of a program. ``seen``: when it was last heard of, or started; ``reserves``: CPUs of its own."""
 
     actor: actors.Handle
     reserves: bool
@@ -76,6 +77,7 @@ class Run:
         self.placed: dict[str, Placed] = {}
         for p, cpus in zip(programs, asks):
             self._place(p.name, cpus)
+        self._ask(HEARD)
 
     def _begin_hub(self, threads: int, folder: Path) -> tuple[actors.Handle, actors.Handle]:
         """-> the hub, and what takes charts and logs. Raises ExchangeError, RunError, OSError."""
@@ -98,8 +100,7 @@ class Run:
 
     def _place(self, name: str, cpus: float) -> None:
         """Starts a program on an actor of its own."""
-        self.placed[name] = Placed(actors.begin(RayRole, cpus=cpus, threads=2), cpus > 0, time.monotonic())
-        self._ask(name)
+        self.placed[name] = Placed(actors.begin(RayRole, cpus=cpus), cpus > 0, time.monotonic())
         self._begin(name)
 
     def _begin(self, name: str) -> None:
@@ -107,9 +108,13 @@ class Run:
         what = p.role, p.worker, p.cpus, self._versions, self.hub, self.keeper
         self._calls.begin((RUN, name, actor), actor, "run", *what)
 
-    def _ask(self, name: str) -> None:
-        actor = self.placed[name].actor
-        self._calls.begin((HELLO, name, actor), actor, "hello", again=False)
+    def _ask(self, what: str) -> None:
+        self._calls.begin((what, "", self.keeper), self.keeper, what, again=False)
+
+    def _hear(self, heard: dict[str, float], now: float) -> None:
+        for name, seconds in heard.items():
+            if name in self.placed:
+                self.placed[name].seen = max(self.placed[name].seen, now - seconds)
 
     def to_its_end(self, watch: Callable[[], None]) -> str:
         """-> "", or why a program cannot go on. ``watch`` is called twice per second."""
@@ -118,13 +123,16 @@ class Run:
         try:
             while left:
                 for (call, name, actor), wrong, error in self._calls.ended(LOOK):
-                    placed, now = self.placed[name], time.monotonic()
+                    now = time.monotonic()
+                    if call == HEARD:
+                        self._hear({} if error else wrong, now)
+                        later.append((now + SECONDS, self._ask, HEARD))
+                        continue
+                    placed = self.placed[name]
                     if actor is not placed.actor:
                         continue
-                    if call == HELLO:
-                        placed.seen = placed.seen if error else now
-                        later.append((now + SECONDS, self._ask, name))
-                    elif error is not None:
+                    placed.seen = math.inf  # it has ended, and is not silent
+                    if error is not None:
                         placed.failures += 1
                         text = f"{name}: {_words(error)}"
                         if isinstance(error, actors.gone()) or placed.failures >= MOST_FAILURES:
@@ -138,6 +146,8 @@ class Run:
                 now = time.monotonic()
                 due, later = [x for x in later if x[0] <= now], [x for x in later if x[0] > now]
                 for _, begin, name in due:
+                    if name in self.placed:
+                        self.placed[name].seen = now
                     begin(name)
                 self._make_room(now)
                 watch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -107,6 +108,10 @@ def install(monkeypatch: Any, cpus: float = 8, other: str | None = None) -> dict
     def call(actor: Stand, method: str, *args: Any) -> Any:
         return getattr(actor, method)(*args)
 
+    def tell(actor: Stand, method: str, *args: Any) -> None:
+        with contextlib.suppress(*[Killed] * (method == "alive")):  # said by a thread that no program waits for
+            call(actor, method, *args)
+
     def end(actor: Stand) -> None:
         actor.ended = True
         if hasattr(actor.object, "hub"):  # the last: no program may run on into the next test
@@ -118,7 +123,7 @@ def install(monkeypatch: Any, cpus: float = 8, other: str | None = None) -> dict
     def within(seconds: float, actor: Stand, method: str, *args: Any) -> None:
         call(actor, method, *args)
 
-    own = {"begin": begin, "call": call, "tell": call, "within": within, "end": end, "Calls": Threads,
+    own = {"begin": begin, "call": call, "tell": tell, "within": within, "end": end, "Calls": Threads,
            "gone": lambda: Gone, "node_here": lambda: "node", "named": lambda name: names[name],
            "others": lambda _: [] if other is None else [other], "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
     for name, value in own.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -145,7 +146,6 @@ def test_a_program_without_room_goes_on_without_cpus_of_its_own(
         return "" if lost(self) else start(self, *args)
 
     monkeypatch.setattr(role.RayRole, "run", run_unless_lost)
-    monkeypatch.setattr(role.RayRole, "hello", lost)
     settings = RunSettings(3, 2)
     prepare(tmp_path / "run", settings)
     begun = Run(settings, tmp_path / "run", programs_of(2))
@@ -243,3 +243,42 @@ def test_wrong_flags_are_one_line(
     assert train_distributed.main([*base, *words]) == 2
     err = capsys.readouterr().err
     assert text in err and err.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+def test_who_says_that_it_lives_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that runs is not silent, however long it takes; one that has ended neither."""
+    made = install(monkeypatch)
+    monkeypatch.setattr(role, "BEAT", 0.01)
+    monkeypatch.setattr(run, "SECONDS", 0.01)
+    monkeypatch.setattr(run, "LOST_SECONDS", 1.0)
+    monkeypatch.setattr(run, "PATIENCE", 1.0)
+    evaluate, ages = role.run_evaluator, []
+
+    def slow(*args: Any) -> None:
+        evaluate(*args)
+        time.sleep(2.5)  # the learner has ended by then
+
+    monkeypatch.setattr(role, "run_evaluator", slow)
+    settings = RunSettings(3, 2)
+    prepare(tmp_path / "run", settings)
+    begun = Run(settings, tmp_path / "run", programs_of(2))
+    for name in begun.placed:
+        begun.placed[name].seen -= 0.5
+    assert begun.to_its_end(lambda: ages.append(time.monotonic() - begun.placed["evaluator"].seen)) == ""
+    assert len(made["RayRole"]) == 4, "none was started again"
+    assert max(ages[-5:]) < 0.5
+
+
+def test_news_are_waited_for(tmp_path: Path) -> None:
+    prepare(tmp_path / "run", RunSettings(3, 2))
+    hub = RunHub(str(tmp_path / "run"))
+    name = "policies/checkpoints/policy_checkpoint_0000000005.pt"
+    assert hub.news(0, 0.0) == hub.news(0, 0.01) == (False, [])
+    assert hub.news(1, 60.0) == (False, []), "there are fewer"
+    for file, found in ((name, (False, [name])), (DONE, (True, [name]))):
+        timer = threading.Timer(0.05, hub.keep, (file, b""))
+        timer.start()
+        assert hub.news(len(hub.policies()), 60.0) == found
+        timer.join()
+    with pytest.raises(ValueError, match="no program of a run"):
+        hub.alive("collector_x")
