@@ -25,6 +25,7 @@ from envolve.outer.exchange.sources import sources
 log = logging.getLogger("envolve")
 
 MAX_BEAT_BYTES = 8192
+KNOWN, USUAL_BYTES = 8192, 1024  # workers that are remembered, and the most bytes of their files
 MOST_DIGITS = 18  # of a worker's id: of a longer one no master hears
 MAX_WORDS = 1000  # characters that a file has to say to people
 ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
@@ -90,7 +91,7 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
         return None
     if data is None:
         return None
-    found = _WRITTEN.fullmatch(data)
+    found = _WRITTEN.fullmatch(data) if len(data) <= USUAL_BYTES else None
     if found is None:
         return _parsed(data)
     begin, counter, middle, doing, end = found.groups()
@@ -100,7 +101,7 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
     return replace(rest, counter=int(counter), doing=doing.decode())
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=KNOWN)
 def _known(begin: bytes, middle: bytes, end: bytes) -> Optional[Beat]:
     """The fields of a worker that stay, beat after beat; None if this is no beat, or a field is there twice."""
     data = begin + b"0" + middle + end
