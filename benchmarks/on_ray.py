@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What an engine costs: Ray beside files, in one run on one machine.
 
-    python3 benchmarks/on_ray.py [--generations 50] [--slots 1000] [--node-slots 63] [--no-files] [--json FILE]
+    python3 benchmarks/on_ray.py [--generations 50] [--slots 1000] [--node-slots 63] [--no-files] [--no-ray]
+        [--json FILE]
 
 instant   a generation of 16 chunks of 8 x 2,247 numbers, two workers, an evaluation that takes no time
 busy      as many chunks of 1 s as there are simulated slots, which wait in place of the evaluation
@@ -9,7 +10,8 @@ drawn     the same on Ray with chunks as ``search: nes`` sends them: their world
 
 ``driver`` is CPU time of the process that hands out, per chunk; ``waited`` is how long its main thread was ready and
 had no core, which a quiet machine saves. Slots on Ray are --node-slots per simulated node and foreman; those of files
-are the crowd of benchmarks/scaling.py.
+are the crowd of benchmarks/scaling.py. ``floor`` is what no master can leave out with these files: a chunk's system
+calls, checksums and copies alone.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import statistics
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Awaitable, Iterator
 from functools import partial
 from pathlib import Path
@@ -37,8 +41,8 @@ from benchmarks import exchange_overhead, scaling  # noqa: E402
 from envolve.outer.config.load import load_config  # noqa: E402
 from envolve.outer.exchange.dispatch import Dispatcher  # noqa: E402
 from envolve.outer.exchange.local_workers import LocalWorkers  # noqa: E402
-from envolve.outer.exchange.messages import Chunk, result_of  # noqa: E402
-from envolve.outer.exchange.pairs import IDENTITY  # noqa: E402
+from envolve.outer.exchange.messages import Chunk, chunk_sent, result_content, result_of  # noqa: E402
+from envolve.outer.exchange.pairs import IDENTITY, pack_pair  # noqa: E402
 from envolve.outer.ray.cluster import Node, RayCluster, connected  # noqa: E402
 from envolve.outer.ray.codec import answer, part  # noqa: E402
 from envolve.outer.ray.evaluator import Evaluator, setup  # noqa: E402
@@ -50,6 +54,7 @@ from envolve.outer.search.recipe import Ground, Recipe  # noqa: E402
 
 MINE = {"benchmark": "1"}
 SECONDS = 1.0  # of an evaluation
+SHARED = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where the sync folder is made
 
 
 class Instant(Evaluator):
@@ -166,7 +171,7 @@ def measure(
 @contextlib.contextmanager
 def on_files(slots: int) -> Iterator[Any]:
     """slots 0: two real workers."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
         if slots:
             with scaling.crowd(folder, slots, SECONDS) as dispatcher:
                 yield dispatcher
@@ -190,12 +195,53 @@ def on_ray(slots: int, each: int) -> Iterator[Any]:
         yield pool
 
 
+def floor(config: dict[str, Any], count: int = 300) -> float:
+    """Milliseconds of CPU per chunk: its input written and renamed, its result read and removed, with both checksums of
+    either; best of five."""
+    (chunk,) = chunks_of(1, 0, config, False)
+    sent = pack_pair(chunk_sent(chunk, "0" * 32, config))
+    answered = pack_pair(result_content(result_of(chunk, sent[2], scaling.answer(chunk))))
+    found = []
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
+        paths = [[f"{folder}/{i}_{kind}.pt" for kind in ("input", "input_check")] for i in range(count)]
+        results = [[f"{folder}/{i}_{kind}.pt" for kind in ("result", "result_check")] for i in range(count)]
+        for _ in range(5):
+            for names in results:
+                for name, data in zip(names, answered):
+                    _put(name, data)
+            began = time.process_time()
+            for names, theirs in zip(paths, results):
+                hashlib.sha256(sent[0]), zlib.crc32(b"".join([sent[0]]))
+                for name, data in zip(names, sent):
+                    _put(name, data)
+                read = [_take(name) for name in reversed(theirs)]
+                hashlib.sha256(read[1]), zlib.crc32(read[1])
+            found.append((time.process_time() - began) * 1e3 / count)
+    return min(found)
+
+
+def _put(path: str, data: bytes) -> None:
+    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    os.write(fd, data)
+    os.close(fd)
+    os.replace(path + ".tmp", path)
+
+
+def _take(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY)
+    data = os.read(fd, os.fstat(fd).st_size)
+    os.close(fd)
+    os.remove(path)
+    return data
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", type=int, default=50, help="of instant chunks")
     parser.add_argument("--slots", type=int, nargs="+", default=[1000])
     parser.add_argument("--node-slots", type=int, default=63, help="of a simulated node of Ray")
     parser.add_argument("--no-files", action="store_true")
+    parser.add_argument("--no-ray", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     if min(args.slots) < MANY or args.node_slots < 2 * MANY:
@@ -203,9 +249,9 @@ def main() -> int:
     torch.set_num_threads(1)
     config = load_config(str(ROOT / scaling.CONFIG)).data
     rows = []
-    with connected(None, 2):
+    with contextlib.nullcontext() if args.no_ray else connected(None, 2):
         for name, engine in (("ray", partial(on_ray, each=args.node_slots)), ("files", on_files)):
-            if name == "files" and args.no_files:
+            if args.no_files if name == "files" else args.no_ray:
                 continue
             sizes = [(0, False), *((slots, drawn) for slots in args.slots for drawn in (False, True))]
             for slots, drawn in sizes if name == "ray" else [size for size in sizes if not size[1]]:
@@ -221,6 +267,9 @@ def main() -> int:
                     f"{row['best_ms']:.1f}; driver {row['driver_ms']:.2f} ms per chunk; load {row['load']:.1f}",
                     flush=True,
                 )
+    if not args.no_files:
+        rows.append({"engine": "files", "floor_ms": floor(config)})
+        print(f"files floor {rows[-1]['floor_ms']:.2f} ms per chunk")
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
