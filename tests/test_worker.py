@@ -205,7 +205,7 @@ def test_what_helps_depends_on_what_is_wrong(tmp_path, monkeypatch, code, words)
         raise OSError(code, os.strerror(code))
 
     files = Files(str(tmp_path))
-    monkeypatch.setattr("builtins.open", fails)
+    monkeypatch.setattr(os, "open", fails)
     with pytest.raises(ExchangeError) as caught:
         files.write("a{b}", b"")
     monkeypatch.undo()
