@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import uuid
 from types import SimpleNamespace
-from typing import Any, Dict, FrozenSet, Iterator, List
-
-import torch
+from typing import Any, FrozenSet, Iterator, List
 
 import envolve.core.files
 import envolve.outer.exchange.dispatch
 import envolve.outer.exchange.heartbeat
 import envolve.outer.exchange.machine
-import envolve.outer.exchange.messages
-from envolve.outer.exchange.machine import Rejected
 from tests.outer.simulation.schedule import VirtualLanes, VirtualLock
 from tests.outer.simulation.world import World
-
-DTYPES = {str(d): d for d in envolve.outer.exchange.messages.DTYPES}
-REAL_FORMAT_EVERY = 10  # one seed in so many goes through torch.save and torch.load
-
-
-def cheap_pack(content: Dict[str, Any]) -> bytes:
-    """What pack() does, in a tenth of the time; a torn file is as unreadable as a torn archive."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return {"": str(value.dtype), "shape": list(value.shape), "data": value.flatten().tolist()}
-        return value if not isinstance(value, dict) else {k: plain(v) for k, v in value.items()}
-
-    return json.dumps(plain(content)).encode()
-
-
-def cheap_unpack(data: bytes, name: str) -> Dict[str, Any]:
-    def tensors(value: Dict[str, Any]) -> Any:
-        return torch.tensor(value["data"], dtype=DTYPES[value[""]]).reshape(value["shape"]) if "" in value else value
-
-    try:
-        content: Dict[str, Any] = json.loads(data.decode(), object_hook=tensors)
-    except ValueError as e:
-        raise Rejected(f"{name} cannot be loaded: {e}") from e
-    return content
 
 
 class _Log(logging.Handler):
@@ -70,11 +40,6 @@ def installed(world: World) -> Iterator[None]:
         (envolve.outer.exchange.dispatch, "uuid", ids),
         (envolve.outer.exchange.dispatch, "Lanes", lambda count: VirtualLanes(world.scheduler, world.lanes)),
     ]
-    if world.seed % REAL_FORMAT_EVERY:
-        changes += [
-            (envolve.outer.exchange.messages, "pack", cheap_pack),
-            (envolve.outer.exchange.messages, "unpack", cheap_unpack),
-        ]
     kept = [(module, name, getattr(module, name, None)) for module, name, _ in changes]
     level, handler, propagate, disabled = log.level, _Log(world), log.propagate, log.disabled
     for module, name, value in changes:
