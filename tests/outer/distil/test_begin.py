@@ -198,7 +198,7 @@ def test_pupils_choose_the_expert_and_its_contexts(
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(begin, "judged", lambda data, worlds, threads: seen.append(worlds) or judged(data, worlds, 1))
     found = evaluate(config.data, torch.zeros(2, 1), seeds, DISTIL)
-    for noise in {noise for noise, own in TRIES if not own}:
+    for noise in (0.0, 0.3):
         plain = config_of(changed(expert={"context_noise": noise}), (), "test")
         some = evaluate(plain.data, torch.zeros(2, 1), seeds, DISTIL)["world"]
         assert all(any(torch.equal(world, other) for other in worlds) for world, worlds in zip(some, seen))
