@@ -64,7 +64,7 @@ class OutsideTask(Task):
 
     @classmethod
     def _spare(cls) -> List[Flat]:
-        """Of this process: those that it has inherited stay its parent's."""
+        """The list of free environments of this process. A child begins with an empty one, not with its parent's."""
         if cls.spare[0] != os.getpid():
             cls.spare = os.getpid(), []
         return cls.spare[1]

@@ -37,8 +37,9 @@ from envolve.outer.exchange.worker import pause
 
 log = logging.getLogger("envolve")
 
-UNNOTICED = 0.01  # of the usual time of a chunk: so long a result may lie there, as a list of many workers costs ...
-LISTINGS = 16  # ... but no longer than so many lists take
+# The pause between two lists of the folder is the least of these two, and of a quarter of the heartbeat's interval:
+UNNOTICED = 0.01  # times the usual seconds of a chunk
+LISTINGS = 16  # times the seconds that the last list took
 LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
