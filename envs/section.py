@@ -25,6 +25,9 @@ class EnvSection:
     contextual_bandit: bool = option(
         False, "SE: episodes of one step from a state that init_net draws; evolved are init_net and reward_net"
     )
+    stored_contexts: int = option(
+        0, "bandit: states that it stores and draws from; evolved in init_net's place; 0: init_net", ge=0, le=65536
+    )
     activation_fn: str = option("leakyrelu", "activation of the world's networks", choices=ACTIVATIONS)
     hidden_size: int = option(128, "hidden units of each of the world's networks", ge=1, le=16384)
     hidden_layer: int = option(

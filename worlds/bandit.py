@@ -1,8 +1,8 @@
 """A contextual bandit in NumPy: what ``envs/worlds/contextual_bandit.py`` computes, without torch.
 
-init_net draws a context s = init_net(z), z uniform with mean 0 and variance 1; an episode is one step, and
+A context is s = init_net(z), z uniform with mean 0 and variance 1, or a row of a table; an episode is one step, and
 reward_net(action, s) pays it. Contexts do not depend on actions, so they are drawn and sent through the first layer in
-blocks. Axes: N environments, B contexts of a block, F features, A inputs of an action, H hidden units.
+blocks. Axes: N environments, B contexts of a block, F features, A inputs of an action, H hidden units, K rows.
 """
 
 from __future__ import annotations
@@ -49,23 +49,27 @@ class Net(NamedTuple):
 
 
 class Bandit(NamedTuple):
-    """The two networks, and how many inputs of reward_net are the action's."""
+    """Where contexts come from, what pays them, and how many inputs of reward_net are the action's."""
 
-    init_net: Net
+    source: Net | np.ndarray  # init_net, or the table float32 [K, F]
     reward_net: Net
     action_inputs: int  # A: a one-hot code, or as many numbers
     codes: tuple[tuple[int, int], ...] = ()  # features [start, stop) of a context that are one-hot
 
     @property
-    def features(self) -> int:
-        """F."""
-        return int(self.init_net.weights[0].shape[0])
+    def uniforms(self) -> int:
+        """Uniform numbers that draw one context."""
+        return int(self.source.weights[0].shape[0]) if isinstance(self.source, Net) else 1
 
     def contexts(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """u: uniforms float64 [..., F] -> contexts [..., F], and what they add to reward_net's first layer
+        """u: float64 [..., uniforms] -> contexts [..., F], and what they add to reward_net's first layer
         [..., H]. Raises FloatingPointError where a network overflows."""
-        z = LATENT_SCALE * (u.astype(np.float32) - np.float32(0.5))
-        s = _bounded(self.init_net(z.astype(np.float32)), "init_net")
+        if isinstance(self.source, Net):
+            z = LATENT_SCALE * (u.astype(np.float32) - np.float32(0.5))
+            s = _bounded(self.source(z.astype(np.float32)), "init_net")
+        else:
+            rows = len(self.source)
+            s = _bounded(self.source[np.minimum((u[..., 0] * rows).astype(np.int64), rows - 1)], "table of contexts")
         for start, stop in self.codes:
             s[..., start:stop] = s[..., start:stop].argmax(-1)[..., None] == np.arange(stop - start)
         net = self.reward_net

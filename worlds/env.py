@@ -32,7 +32,7 @@ class ZooEnv(gymnasium.Env[np.ndarray, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None or self._contexts is None or self._next == BLOCK:
-            u = self.np_random.random((BLOCK, self.world.bandit.features))
+            u = self.np_random.random((BLOCK, self.world.bandit.uniforms))
             self._contexts, self._next = self.world.bandit.contexts(u), 0
         self._next, self._running = self._next + 1, True
         return self._observation(), {}
@@ -75,8 +75,7 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
         self.observation_space = batch_space(world.observation, num_envs)
         self.action_space = batch_space(world.action.space, num_envs)
         self._generators: list[np.random.Generator] = []
-        F = world.bandit.features
-        self._uniforms = np.zeros((num_envs, BLOCK, F))
+        self._uniforms = np.zeros((num_envs, BLOCK, world.bandit.uniforms))
         self._at = 0  # contexts of the block that were used
         self._seen: np.ndarray | None = None  # contexts in the task's units [BLOCK, N, *shape]
         self._parts = np.zeros(0)  # their share of the first layer [BLOCK, N, H]
@@ -148,7 +147,7 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
     def _block(self) -> None:
         """Draws the next contexts of every environment, each from its own generator."""
         for i, generator in enumerate(self._generators):
-            self._uniforms[i] = generator.random((BLOCK, self.world.bandit.features))
+            self._uniforms[i] = generator.random((BLOCK, self.world.bandit.uniforms))
         contexts, self._parts = self.world.bandit.contexts(self._uniforms.transpose(1, 0, 2))
         self._seen, self._at = own_units(self.world, contexts), 0
 

@@ -1,7 +1,8 @@
 """A world of the zoo as a file: networks as tensors, the rest as JSON in the file's metadata.
 
-Tensors are named as in ``model.pt`` (``env.init_net.0.weight`` [out, in], ``env.init_net.0.bias`` ...). Beside them lie
-``observation_mean`` and ``observation_scale`` [F]: an agent sees mean + scale * context. Whatever is read is checked.
+Tensors are named as in ``model.pt`` (``env.init_net.0.weight`` [out, in], ``env.init_net.0.bias`` ...); a
+table of contexts is ``env.contexts`` [K, F]. Beside them lie ``observation_mean`` and ``observation_scale`` [F]: an
+agent sees mean + scale * context. Whatever is read is checked.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from envolve.core.spaces import integers, read_codes
 from envolve.worlds.bandit import ACTIVATIONS, OUTPUT_BOUND, Bandit, Net
 from envolve.worlds.tensors import TensorFileError, read_tensors
 
-FORMAT, VERSION = "envolve-zoo", 3
-SINCE = {"codes": 2, "wrappers": 3}  # keys that a file may have, and from which version; others are written as before
+FORMAT, VERSION = "envolve-zoo", 4
+SINCE = {"codes": 2, "wrappers": 3, "stored_contexts": 4}  # keys that a file may have, and from which version; others are written as before
 # Of gymnasium.wrappers, those that a file may ask for: they keep no state and write nothing.
 WRAPPERS = ("ClipAction", "FilterObservation", "FlattenObservation", "RescaleAction", "RescaleObservation")
 KEYS = {"format", "version", "kind", "task", "activation", "observation_shape", "action"}
@@ -111,13 +112,13 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> ZooWorld:
     mean, scale = (_taken(tensors, f"observation_{name}", (F,)).astype(np.float64) for name in ("mean", "scale"))
     if not (scale > 0).all():
         raise ValueError("observation_scale: found numbers that are not positive")
-    init = _net(tensors, "init_net", F, F, about["activation"])
+    source = _source(tensors, F, about)
     reward = _net(tensors, "reward_net", action.inputs + F, 1, about["activation"])
     if tensors:
         raise ValueError(f"tensor {sorted(tensors)[0]!r:.80} is not expected")
     low, high = ((mean + sign * OUTPUT_BOUND * scale).astype(np.float32).reshape(shape) for sign in (-1, 1))
     observation = spaces.Box(low, high, shape, np.float32)
-    bandit = Bandit(init, reward, action.inputs, read_codes(about.get("codes", []), F))
+    bandit = Bandit(source, reward, action.inputs, read_codes(about.get("codes", []), F))
     wrappers = read_wrappers(about.get("wrappers", []))
     return ZooWorld(about["task"], about["kind"], bandit, mean, scale, observation, action, wrappers)
 
@@ -141,6 +142,16 @@ def _taken(tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) ->
     if found.shape != shape:
         raise ValueError(f"tensor {name!r}: found the shape {list(found.shape)}, expected {list(shape)}")
     return found
+
+
+def _source(tensors: dict[str, np.ndarray], F: int, about: Mapping[str, Any]) -> Net | np.ndarray:
+    """What contexts are drawn from: init_net, or a table [K, F]. Raises ValueError."""
+    if "stored_contexts" not in about:
+        return _net(tensors, "init_net", F, F, about["activation"])
+    K = about["stored_contexts"]
+    if type(K) is not int or K < 1:
+        raise ValueError(f"stored_contexts: found {K!r:.40}, expected a number of at least 1")
+    return _taken(tensors, "env.contexts", (K, F))
 
 
 def _net(tensors: dict[str, np.ndarray], name: str, inputs: int, outputs: int, activation: str) -> Net:
@@ -197,8 +208,8 @@ def _numbers(values: Any, name: str) -> np.ndarray:
 
 
 def metadata_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """Metadata of a new file. about: task, kind, activation, observation_shape, action, and codes and wrappers if there
-    are any."""
+    """Metadata of a new file. about: task, kind, activation, observation_shape, action, and codes, wrappers and
+    stored_contexts if there are any."""
     version = max((since for key, since in SINCE.items() if key in about), default=1)
     content = {"format": FORMAT, "version": version, **about}
     assert set(content) - set(SINCE) == KEYS, sorted(KEYS ^ set(content))

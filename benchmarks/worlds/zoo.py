@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, one_hot
 
 from benchmarks.common.cells import check_counts
-from envolve.worlds.bandit import LATENT_SCALE, LEAKY_SLOPE, OUTPUT_BOUND, Bandit
+from envolve.worlds.bandit import LATENT_SCALE, LEAKY_SLOPE, OUTPUT_BOUND, Bandit, Net
 from envolve.worlds.env import ZooEnv, ZooVectorEnv
 from envolve.worlds.file import WorldError, ZooWorld
 from envolve.worlds.shelf import names, open_world
@@ -62,15 +62,16 @@ class TorchBandit:
     """What ``worlds/bandit.py`` computes, with torch."""
 
     def __init__(self, bandit: Bandit) -> None:
-        self.bandit = bandit
+        assert isinstance(bandit.source, Net), "a table of contexts has nothing to time"
+        self.bandit, self.shapes = bandit, (bandit.source, bandit.reward_net)
         self.nets = [
             [(torch.from_numpy(w), torch.from_numpy(b)) for w, b in zip(net.weights, net.biases)]
-            for net in (bandit.init_net, bandit.reward_net)
+            for net in self.shapes
         ]
 
     def forward(self, number: int, x: Tensor) -> Tensor:
         """Output of init_net (0) or reward_net (1), clipped."""
-        net = (self.bandit.init_net, self.bandit.reward_net)[number]
+        net = self.shapes[number]
         for i, (w, b) in enumerate(self.nets[number]):
             x = torch.addmm(b, activated(x, net.activation, net.slope) if i else x, w)
         return x.clamp_(-OUTPUT_BOUND, OUTPUT_BOUND)
@@ -106,7 +107,7 @@ def torch_stepper(world: ZooWorld, count: int) -> Callable[[], int]:
     def step() -> int:
         with torch.no_grad():
             for _ in range(100):
-                s = peer.contexts(torch.rand(count, world.bandit.features, generator=generator))
+                s = peer.contexts(torch.rand(count, world.bandit.uniforms, generator=generator))
                 peer.pay(s, code).numpy()
         return 100 * count
 

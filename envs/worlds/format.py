@@ -3,7 +3,8 @@ files.
 
 ``env.state_net.0.weight`` is the first linear layer's weight [out, in] of an SE's state_net; an activation module sits
 between two linear layers, so these are numbered 0, 2, 4, ... A PReLU net has one slope, ``env.<net>.1.weight`` [1].
-A weighted info vector (RN types 101, 102) is one tensor, ``env.reward_net`` [info_dim].
+A weighted info vector (RN types 101, 102) is one tensor, ``env.reward_net`` [info_dim]; so is a bandit's table of
+states, ``env.contexts`` [K, F].
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Set, Tuple
 import torch
 from torch import Tensor
 
-from envolve.envs.nets.networks import LinearShape, MLPShape
+from envolve.envs.nets.networks import LinearShape, MLPShape, TableShape
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import world_nets, world_size
@@ -24,6 +25,8 @@ Entry = Tuple[str, Tuple[int, ...], int, bool]
 
 def _entries(net: str, shape: MLPShape, offset: int, stride: int) -> List[Entry]:
     """Tensors of one net. Linear layers after the first are ``stride`` modules apart."""
+    if isinstance(shape, TableShape):
+        return [(f"env.{net}", (shape.inputs, shape.outputs), offset, False)]
     if isinstance(shape, LinearShape):
         return [(f"env.{net}", (shape.size,), offset, False)]
     out: List[Entry] = []
@@ -50,7 +53,7 @@ def world_state_dict(kind: str, task: Task, section: EnvSection, flat: Tensor) -
     out = {}
     for name, shape, start, transposed in _layout(kind, task, section, stride=2):
         block = flat[start : start + torch.Size(shape).numel()]
-        out[name] = (block.view(shape[1], shape[0]).t() if transposed else block).contiguous().clone()
+        out[name] = (block.view(shape[1], shape[0]).t() if transposed else block.view(shape)).contiguous().clone()
     return out
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from envolve.envs.nets.networks import LinearShape, MLPShape, init_flat
+from envolve.envs.nets.networks import LinearShape, MLPShape, TableShape, init_flat
 from envolve.envs.section import INFO_TYPES, LINEAR_TYPES, RN_TYPES, EnvSection
 from envolve.envs.task import TASKS, Task, make_task
 
@@ -86,12 +86,19 @@ class RealTask(OnTask):
 
 def se_nets(task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:
     """(name, shape) of an SE's networks. All read the action's code, then the observation, except init_net: it reads as
-    many latent numbers as the observation has."""
+    many latent numbers as the observation has. A table of states in its place reads nothing."""
     F, inputs = task.observation_size, task.action_inputs + task.observation_size
     reward = ("reward_net", section.net(inputs, 1))
     if section.contextual_bandit:
-        return ("init_net", section.net(F, F)), reward
+        return contexts_of(section, F), reward
     return ("state_net", section.net(inputs, F)), reward, ("done_net", section.net(inputs, 1))
+
+
+def contexts_of(section: EnvSection, F: int) -> Tuple[str, MLPShape]:
+    """(name, shape) of what a bandit draws its states from: a network, or a table of states."""
+    if section.stored_contexts:
+        return "contexts", TableShape(section.stored_contexts, F, hidden=0, layers=0, activation="identity")
+    return "init_net", section.net(F, F)
 
 
 def info_mismatch(task: Task, section: EnvSection) -> Optional[Tuple[str, str, str]]:

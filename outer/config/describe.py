@@ -100,7 +100,7 @@ def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
     if gtn.synthetic_env_type == RN:
         nets, what = {"phi": rn_shape(task, env)}, f"reward network, type {env.reward_env_type}"
     else:
-        nets = {name[: -len("_net")]: shape for name, shape in se_nets(task, env)}
+        nets = {name.removesuffix("_net"): shape for name, shape in se_nets(task, env)}
         what = "contextual bandit" if env.contextual_bandit else "synthetic environment"
     chains = ", ".join(f"{k} {_chain(net)}" for k, net in nets.items())
     activation = next(iter(nets.values())).activation

@@ -64,6 +64,9 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
         rn = gtn.synthetic_env_type == RN
         words = f"false: {'a reward network keeps the dynamics of the task' if rn else 'states are in a table'}"
         checker.problem((*env_path, "contextual_bandit"), "true", words)
+    if env.stored_contexts and not env.contextual_bandit:
+        words = "0: only a bandit stores contexts (contextual_bandit: true)"
+        checker.problem((*env_path, "stored_contexts"), str(env.stored_contexts), words)
     if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
         checker.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
     if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):

@@ -20,6 +20,7 @@ from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.expert import improved, own_states, train_experts
 from envolve.outer.distil.fit import fit_bandit
 from envolve.outer.distil.pupils import COSTS, judged
+from envolve.outer.distil.stored import chosen
 from envolve.outer.distil.units import fit_in_units
 
 FIT, SPREAD, OWN = 41, 45, 48  # random streams of a member beside those of core/rng.py
@@ -68,6 +69,8 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
             own, steps = own_states(task, one, own_keys[i])
             states.append(torch.cat((one.states, own)))
             cost["real_steps"][i] += steps
+        if section.stored_contexts:  # before noise makes them distinct
+            states = [chosen(s, section.stored_contexts, noise_keys[i]) for s in states]
         tries = TRIES if by_pupils else TRIES[:1]
         contexts = [spread(task, states[own], options.context_noise + more, noise_keys[i]) for more, own in tries]
         able = torch.stack([fitted(task, section, c, one.act, int(keys[i]), options.fit_steps) for c in contexts])

@@ -1,7 +1,7 @@
 """A contextual bandit fitted to a policy of continuous actions: a reward that is highest at the policy's action.
 
 Its contexts are fitted as those of discrete actions are, by energy distance. The reward is fitted where it is read: at
-contexts that the bandit draws itself as well as at given ones, at actions anywhere and near the policy's. It is minus
+contexts that the bandit draws itself as well as at given ones, or at those that it stores; at actions anywhere and near the policy's. It is minus
 the distance, which off-policy learners follow better than its square: the square is flat where it matters.
 
 All draws come from one generator of torch, seeded by the key.
@@ -21,6 +21,7 @@ from envolve.envs.worlds.contextual_bandit import LATENT_SCALE, encoded
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.distil.descend import descend
 from envolve.outer.distil.energy import energy_loss, softened, units_of
+from envolve.outer.distil.stored import chosen
 
 CONTEXT_STEPS, CONTEXT_BATCH = 1000, 256
 STEPS, BATCH = 3000, 512
@@ -43,11 +44,16 @@ def fit_bump(
     init, reward = (shape for _, shape in world_nets("se", task, section))
     flat = init_world("se", task, section, torch.tensor([key]))
     generator = torch.Generator().manual_seed(key & (2**63 - 1))
-    drawing = fit_contexts(init, flat[:, : init.size], contexts, generator, task.codes)
     times = max(1, steps // STEPS)
-    with torch.no_grad():
-        own = encoded(drawn(init, drawing, times * OWN, generator), task.codes)
+    if section.stored_contexts:
+        state = chosen(contexts, section.stored_contexts, key)
+        drawing = state.view(1, -1)
+    else:
+        drawing = fit_contexts(init, flat[:, : init.size], contexts, generator, task.codes)
+        with torch.no_grad():
+            own = encoded(drawn(init, drawing, times * OWN, generator), task.codes)
         state = torch.cat((own, rows(contexts, times * GIVEN, generator)))
+    with torch.no_grad():
         code = act(state) / task.max_action
 
     def loss(flat: Tensor) -> Tensor:

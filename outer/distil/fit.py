@@ -25,6 +25,7 @@ from envolve.outer.distil.continuous import fit_bump
 from envolve.outer.distil.descend import descend
 from envolve.outer.distil.energy import energy_loss, softened, units_of
 from envolve.outer.distil.policy import Policy, of_observation
+from envolve.outer.distil.stored import chosen
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
 CLASSIFIER_UNITS = 64
@@ -77,7 +78,7 @@ def fit_bandit(
 ) -> Tensor:
     """The parameters of a contextual bandit that teaches a policy, float32 [D].
 
-    contexts: float32 [n, F], observations that its own shall be like; act: observations [n, F] -> the policy's actions,
+    contexts: float32 [n, F], observations that its own shall be like, or of which it stores some; act: observations [n, F] -> the policy's actions,
     int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another one, or minus the distance to it
     in units of the largest action. steps: of the reward's fit; 0: the default.
     """
@@ -103,7 +104,8 @@ def fit_bandit(
         out = forward(reward, flat, torch.cat((code, state), 1).T.unsqueeze(0))[0, 0]
         return (out - target).square().mean()
 
-    drawing = minimise(flat[:, : init.size], contexts_like)
+    stored = section.stored_contexts
+    drawing = chosen(contexts, stored, key).view(1, -1) if stored else minimise(flat[:, : init.size], contexts_like)
     return torch.cat((drawing, minimise(flat[:, init.size :], choice, steps or STEPS)), 1)[0]
 
 

@@ -5,6 +5,7 @@ begins. The networks of a world take and give the task's own units, so the units
 
     reward(a, x) = net(a, (x - m) / s):  W_x <- W_x / s,  b <- b - sum_x W_x m
     draw(z) = m + s net(z):              W <- W s,        b <- b s + m
+    stored contexts:                     x <- m + s x
 
 Python 3.8.
 """
@@ -42,7 +43,10 @@ def written(task: Task, section: EnvSection, flat: Tensor, mean: Tensor, scale: 
     offset, k, m = init.layer_offsets()[-1]
     weights, bias = drawing[offset : offset + k * m].view(k, m), drawing[offset + k * m : offset + k * m + m]
     weights *= scale  # W <- W s
-    bias.mul_(scale).add_(mean)  # b <- b s + m
+    if section.stored_contexts:
+        weights += mean
+    else:
+        bias.mul_(scale).add_(mean)  # b <- b s + m
     offset, k, m = reward.layer_offsets()[0]
     weights, bias = paying[offset : offset + k * m].view(k, m), paying[offset + k * m : offset + k * m + m]
     of_state = weights[k - len(mean) :]  # behind the action's inputs

@@ -39,6 +39,8 @@ def zoo_bytes(world: WorldFile) -> bytes:
     }
     if task.codes:
         about["codes"] = [list(part) for part in task.codes]
+    if world.section.stored_contexts:
+        about["stored_contexts"] = world.section.stored_contexts
     if isinstance(task, OutsideTask) and task.section["wrappers"]:
         about["wrappers"] = wrappers_of(world, task)
     return tensor_bytes(tensors, metadata_of(about))

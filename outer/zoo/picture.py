@@ -57,7 +57,7 @@ def _by_state(figure: Any, ax: Any, world: ZooWorld, seen: np.ndarray, part: np.
 def draw(world: ZooWorld, name: str, path: Path) -> None:
     """Writes a PNG: the two features that vary most, coloured by the best action; beside it the rewards.
     Raises OSError."""
-    u = np.random.default_rng(0).random((CONTEXTS, world.bandit.features))
+    u = np.random.default_rng(0).random((CONTEXTS, world.bandit.uniforms))
     contexts, part = world.bandit.contexts(u)
     seen = contexts * world.scale + world.mean
     spread = contexts.std(0)

@@ -21,7 +21,7 @@ CONFIG = "default_config_pendulum_contextual_bandit.yaml"
 )
 def test_torch_computes_what_numpy_computes(name: str) -> None:
     world = envolve.worlds.open_world(name)
-    u = np.random.default_rng(0).random((50, world.bandit.features))
+    u = np.random.default_rng(0).random((50, world.bandit.uniforms))
     contexts, part = world.bandit.contexts(u)
     peer = zoo.TorchBandit(world.bandit)
     theirs = peer.contexts(torch.from_numpy(u).float())

@@ -56,6 +56,19 @@ def test_bandits_of_robots_agree(tmp_path: Path, task: str) -> None:
     assert read_zoo(path).task == task and path.stat().st_size < 20_000
 
 
+@pytest.mark.parametrize("task", ["CartPole-v0", "Pendulum-v0"])
+def test_stored_contexts_agree(tmp_path: Path, task: str) -> None:
+    model, path = pair(tmp_path, task, stored_contexts=100)
+    same_world(model, path)
+    tensors, metadata = read_tensors(path)
+    assert tensors["env.contexts"].shape == (100, 4 if task == "CartPole-v0" else 3)
+    for K, words in ((99, "'env.contexts': found the shape"), (0, "stored_contexts: found 0"), ("9", "'9'")):
+        about = {**json.loads(metadata["envolve"]), "stored_contexts": K}
+        path.write_bytes(tensor_bytes(tensors, {"envolve": json.dumps(about)}))
+        with pytest.raises(WorldError, match=words):
+            read_zoo(path)
+
+
 def test_a_task_with_another_name_in_gymnasium_has_that(tmp_path: Path) -> None:
     assert read_zoo(pair(tmp_path, "Pendulum-v0")[1]).task == "Pendulum-v1"
 
@@ -105,9 +118,12 @@ def test_every_world_passes_gymnasiums_checker_and_has_a_card(name: str) -> None
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("stored", [0, 50])
 @pytest.mark.parametrize("task", ["CartPole-v0", "Pendulum-v0"])
-def test_a_batch_is_single_environments_side_by_side(tmp_path: Path, task: str, mode: AutoresetMode) -> None:
-    world = read_zoo(pair(tmp_path, task)[1])
+def test_a_batch_is_single_environments_side_by_side(
+    tmp_path: Path, task: str, stored: int, mode: AutoresetMode
+) -> None:
+    world = read_zoo(pair(tmp_path, task, stored_contexts=stored)[1])
     ours = ZooVectorEnv(world, 3, mode)
     theirs = SyncVectorEnv([lambda: ZooEnv(world)] * 3, autoreset_mode=mode)
     close = {"rtol": 1e-5, "atol": 1e-6}  # a product of matrices rounds by their sizes
@@ -187,7 +203,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, words: str) -> No
 
 
 CHANGES = {
-    "version: found 4, expected 3: the file is newer": {"version": 4},
+    "version: found 5, expected 4: the file is newer": {"version": 5},
     "codes: an unknown key": {"version": 1, "codes": []},
     "kind: found 'se'": {"kind": "se"},
     "activation: found 'gelu'": {"activation": "gelu"},

@@ -40,6 +40,7 @@ class KernelWorld(NamedTuple):
     act: int
     raw_done: bool
     bandit: bool  # an SE of one-step episodes
+    stored: int  # states in a bandit's table; 0: init_net draws them
     gamma: float  # the agent's discount, for potentials
     params: np.ndarray  # float32 [W]
     s: np.ndarray  # float64 [S], state of the real task
@@ -66,6 +67,7 @@ def create_world(task: Task, kind: str, section: EnvSection, gamma: float, param
         act=ACTIVATIONS.index(section.activation_fn),
         raw_done=section.raw_done,
         bandit=bandit,
+        stored=section.stored_contexts if bandit else 0,
         gamma=gamma,
         params=params,
         s=np.zeros(tasks.STATE_SIZE),
@@ -105,7 +107,10 @@ def reset(w, key, number):
     """Reset number ``number`` of ``key``: that of the real task, in every kind of world but a bandit."""
     out_of_line()
     if w.bandit:
-        _draw_state(w, key, U(number * w.obs.shape[0]))
+        if w.stored:
+            _take_state(w, key, U(number))
+        else:
+            _draw_state(w, key, U(number * w.obs.shape[0]))
         return
     tasks.reset(w.task, w.s, key, U(number * tasks.reset_uniforms(w.task)))
     tasks.observe(w.task, w.s, w.obs)
@@ -123,6 +128,21 @@ def _draw_state(w, key, counter):
     for f in range(F):
         w.obs[f] = w.out[f] if ok else F4(math.nan)
     if ok:
+        _encode(w)
+
+
+@njit(**JIT_INNER)
+def _take_state(w, key, counter):
+    """The row of the table that uniform ``counter`` says; all NaN if one of its numbers is not finite."""
+    F = w.obs.shape[0]
+    row = min(int(uniform(key, counter) * w.stored), w.stored - 1) * F
+    finite = True
+    for f in range(F):
+        finite = finite and math.isfinite(w.params[row + f])
+    for f in range(F):
+        inside = min(max(w.params[row + f], -OUTPUT_BOUND), OUTPUT_BOUND)
+        w.obs[f] = inside if finite else F4(math.nan)
+    if finite:
         _encode(w)
 
 
@@ -150,8 +170,9 @@ def _step_se(w, index, action):
             w.inputs[i] = ONE if i == index else ZERO
     for f in range(F):
         w.inputs[A + f] = w.obs[f]
-    if w.bandit:  # reward_net lies behind init_net, F -> F
-        _, ok = _net(w, size(F, w.hidden, w.layers, F, w.act), 1, w.inputs)
+    if w.bandit:  # reward_net lies behind the table, or init_net, F -> F
+        behind = w.stored * F if w.stored else size(F, w.hidden, w.layers, F, w.act)
+        _, ok = _net(w, behind, 1, w.inputs)
         return w.out[0], ONE, True, not (ok and math.isfinite(w.obs[0]))
     offset, ok = _net(w, 0, F, w.inputs)
     for f in range(F):

@@ -93,6 +93,7 @@ def environment(envs, w, n):
         w.act,
         w.raw_done,
         w.bandit,
+        w.stored,
         w.gamma,
         w.params,
         envs.s[n],

@@ -79,6 +79,25 @@ def test_outputs_are_bounded_and_what_is_not_finite_fails():
     assert torch.isnan(state[1]).all() and failed[:, 0].tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("name", ["CartPole-v0", "Pendulum-v0"])
+def test_stored_contexts_are_rows_of_a_table(name):
+    task, K = make_task(name), 7
+    section, F = replace(SECTION, stored_contexts=K), task.observation_size
+    assert [name for name, _ in world_nets("se", task, section)] == ["contexts", "reward_net"]
+    flat = worlds_of(name, 3, section)
+    flat[1, F] = 2 * OUTPUT_BOUND
+    flat[2, F] = float("nan")  # of row 1
+    world = synthetic_world(task, section, flat)
+    assert world.reset_uniforms == 1
+    u = (torch.arange(K) + torch.tensor([[0.0], [0.5], [0.999]])).view(1, -1, 1) / K
+    state = world.reset(u.expand(3, -1, -1))
+    table = flat[:, : K * F].view(3, K, F).repeat(1, 3, 1)
+    assert torch.equal(state[0], table[0]) and torch.equal(state[1], table[1].clamp(max=OUTPUT_BOUND))
+    bad = torch.isnan(state[2]).all(-1)
+    assert bad.nonzero()[:, 0].tolist() == [1, K + 1, 2 * K + 1] and torch.equal(state[2][~bad], table[2][~bad])
+    assert torch.equal(world.reset(torch.full((2, 1, 1), 1.0), torch.tensor([1, 0])), state[[1, 0], -1:])
+
+
 @given(arrays(np.float32, (3, 2, 7), elements=st.floats(-2, 2, width=32)))
 def test_one_hot_parts_have_their_1_at_the_largest_output(state):
     found = encoded(torch.from_numpy(state), [(1, 4), (5, 7)]).numpy()
@@ -113,9 +132,13 @@ def part(result, rows):
 LATE = ("duelingddqn", "sac", "td3_discrete")  # compiled by the slow tests alone
 
 
-@pytest.mark.parametrize("codes", [(), ((0, 2), (2, 4))], ids=["numbers", "codes"])
+STORED = replace(SECTION, stored_contexts=40)
+CASES = {"numbers": ((), SECTION), "codes": (((0, 2), (2, 4)), SECTION), "stored": (((2, 4),), STORED)}
+
+
+@pytest.mark.parametrize("codes, section", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("name", some_slow(LEARNING, [name for name in LEARNING if name not in LATE]))
-def test_compiled_training_equals_pytorchs(name, codes, monkeypatch):
+def test_compiled_training_equals_pytorchs(name, codes, section, monkeypatch):
     task = make_task("CartPole-v0")
     monkeypatch.setattr(type(task), "codes", codes)
     learner = LEARNERS[name].section(
@@ -128,9 +151,9 @@ def test_compiled_training_equals_pytorchs(name, codes, monkeypatch):
             "test_episodes": 2,
         }
     )
-    flat, keys = worlds_of("CartPole-v0", 3), np.arange(3)
+    flat, keys = worlds_of("CartPole-v0", 3, section), np.arange(3)
     flat[2, 4 * 11 + 11] = float("inf")
-    runs = [train(name, learner, None, task, "se", SECTION, flat, keys, backend=b) for b in ("compiled", "torch")]
+    runs = [train(name, learner, None, task, "se", section, flat, keys, backend=b) for b in ("compiled", "torch")]
     same_run(*(part(run, slice(2)) for run in runs), tolerance=1e-4)
     assert runs[0].episodes[:2].tolist() == runs[0].train_steps[:2].tolist() == [96, 96]  # every step is an episode
     assert runs[0].status.tolist() == [0, 0, WORLD_DIVERGED]
@@ -163,12 +186,14 @@ def test_only_the_budget_ends_training():
     assert set(without.train_steps) == {20}
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(params=[0, 600], ids=["drawn", "stored"])
+def path(tmp_path, request):
     section = {"contextual_bandit": True, "hidden_size": 11, "activation_fn": "tanh", "max_steps": 200}
+    section["stored_contexts"] = request.param
     config = {"env_name": "CartPole-v0", "envs": {"CartPole-v0": section}}
-    save_world(str(tmp_path / "model.pt"), "se", "CartPole-v0", worlds_of("CartPole-v0", 1)[0], config, budget=5)
-    return SimpleNamespace(name=str(tmp_path / "model.pt"), flat=worlds_of("CartPole-v0", 1)[0])
+    flat = worlds_of("CartPole-v0", 1, replace(SECTION, stored_contexts=request.param))[0]
+    save_world(str(tmp_path / "model.pt"), "se", "CartPole-v0", flat, config, budget=5)
+    return SimpleNamespace(name=str(tmp_path / "model.pt"), flat=flat)
 
 
 def test_file_and_gymnasium(path):

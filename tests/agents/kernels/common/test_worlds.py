@@ -18,6 +18,7 @@ WORLDS = {
     "se, raw done": dict(kind="se", env=dict(raw_done=True, activation_fn="tanh", hidden_layer=2)),
     "bandit": dict(kind="se", env=dict(contextual_bandit=True)),
     "bandit, deep": dict(kind="se", env=dict(contextual_bandit=True, activation_fn="prelu", hidden_layer=2)),
+    "bandit, stored": dict(kind="se", env=dict(contextual_bandit=True, stored_contexts=5)),
     **{f"rn {t}": dict(kind="rn", env=dict(reward_env_type=t)) for t in (0, 1, 2, 5, 6)},
 }
 
