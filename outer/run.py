@@ -65,6 +65,7 @@ UNSAID = (
     ("imitate", ""),
     ("fit_steps", 0),
     ("action_noise", 0.0),
+    ("stored_contexts", 0),
 )
 
 
@@ -72,8 +73,11 @@ def config_digest(config: Config) -> str:
     """What ties a checkpoint to its configuration. ``UNSAID`` is left out, so that runs go on which began before there
     was another value."""
     data = config.data
-    agents = {name: {k: v for k, v in own.items() if (k, v) not in UNSAID} for name, own in data["agents"].items()}
-    data = {**data, "agents": agents}
+    parts = {
+        part: {name: {k: v for k, v in own.items() if (k, v) not in UNSAID} for name, own in data[part].items()}
+        for part in ("agents", "envs")
+    }
+    data = {**data, **parts}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 

@@ -22,7 +22,8 @@ from envolve.worlds.bandit import ACTIVATIONS, OUTPUT_BOUND, Bandit, Net
 from envolve.worlds.tensors import TensorFileError, read_tensors
 
 FORMAT, VERSION = "envolve-zoo", 4
-SINCE = {"codes": 2, "wrappers": 3, "stored_contexts": 4}  # keys that a file may have, and from which version; others are written as before
+# keys that a file may have, and from which version; others are written as before
+SINCE = {"codes": 2, "wrappers": 3, "stored_contexts": 4}
 # Of gymnasium.wrappers, those that a file may ask for: they keep no state and write nothing.
 WRAPPERS = ("ClipAction", "FilterObservation", "FlattenObservation", "RescaleAction", "RescaleObservation")
 KEYS = {"format", "version", "kind", "task", "activation", "observation_shape", "action"}

@@ -65,8 +65,7 @@ class TorchBandit:
         assert isinstance(bandit.source, Net), "a table of contexts has nothing to time"
         self.bandit, self.shapes = bandit, (bandit.source, bandit.reward_net)
         self.nets = [
-            [(torch.from_numpy(w), torch.from_numpy(b)) for w, b in zip(net.weights, net.biases)]
-            for net in self.shapes
+            [(torch.from_numpy(w), torch.from_numpy(b)) for w, b in zip(net.weights, net.biases)] for net in self.shapes
         ]
 
     def forward(self, number: int, x: Tensor) -> Tensor:

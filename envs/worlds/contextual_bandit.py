@@ -1,8 +1,8 @@
 """The contextual bandit: an SE whose episodes are one step long (https://arxiv.org/abs/2406.12589).
 
-init_net draws the state, or a table holds all states there are; reward_net pays the action; there are no dynamics. An agent that maximises the reward of one
-step needs no credit assignment and no target network, which is why such worlds also train agents they were not evolved
-with.
+init_net draws the state, or a table holds all that there are; reward_net pays the action; there are no dynamics. An
+agent that maximises the reward of one step needs no credit assignment and no target network, which is why such worlds
+also train agents they were not evolved with.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _net(shape: MLPShape, flat: Tensor) -> Draw:
 
 
 def _rows(flat: Tensor, F: int) -> Draw:
-    """Function from uniforms [P, N, 1] and members to rows floor(u K) of each one's table, [P, N, F]. flat: [P, K F]."""
+    """Function from uniforms [P, N, 1] and members to rows floor(u K) of their tables, [P, N, F]. flat: [P, K F]."""
     table = flat.unflatten(1, (-1, F))
     return lambda u, members: table[members].gather(1, row_of(u, table.shape[1]).expand(-1, -1, F))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from envolve.outer.auto.choice import Choice
@@ -22,6 +23,8 @@ PUPILS_FROM = 240.0  # seconds of all experts, from which pupils choose among th
 LINEAR_STEP = 4e-5  # seconds of a step of that search beside the environment's own
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_episodes": TESTS}
+STORED = 256  # contexts of a bandit whose observations are integers: no network draws such from noise
+NOISE, STEP, INPUTS = 0.05, 0.02, 16  # of the search; smaller where a unit of a world adds up more than INPUTS features
 CHUNK = 18
 HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
 HIDDEN, LEAST_HIDDEN = 32, 16  # units of a world's networks
@@ -30,9 +33,11 @@ HEAD_BYTES = 2_000  # of a file of the zoo, beside its numbers
 
 def configuration(facts: Facts, choice: Choice, world: str, learner: str, search: str) -> dict[str, Any]:
     """The configuration, without what depends on the number of generations."""
+    smaller = min(1.0, math.sqrt(INPUTS / facts.features)) if world == "bandit" else 1.0
     gtn: dict[str, Any] = {
         "mode": "single", "agent_name": learner, "synthetic_env_type": 1 if world == "rn" else 0,
-        "max_iterations": LEAST_GENERATIONS, "num_workers": 32, "noise_std": 0.05, "step_size": 0.02,
+        "max_iterations": LEAST_GENERATIONS, "num_workers": 32,
+        "noise_std": round(NOISE * smaller, 4), "step_size": round(STEP * smaller, 4),
         "estimator": "antithetic", "iterate_averaging": 0.8, "num_orig_evals": 8, "common_random_numbers": True,
         "confirm_agents": 20, "chunk_size": CHUNK, "comparison_agents": 0, "search": search,
         "quit_when_solved": True,
@@ -102,6 +107,8 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
         spent += steps * linear
     count = EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))
     agents["gtn"]["init"] = DISTILLED
+    if facts.whole:
+        config["envs"][facts.env]["stored_contexts"] = STORED
     agents["expert"] = {"learner": names, "agents": count, "chosen_by": chosen_by}
     return spent + fits
 

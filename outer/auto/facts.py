@@ -41,6 +41,7 @@ class Facts:
     deterministic: bool
     cores: int
     tiny: tuple[int, ...] = ()  # features whose whole range is narrower than TINY
+    whole: bool = False  # observations are integers, and no one-hot codes
     step_seconds: float = 5e-5  # of one step of the environment, of many side by side
     member_seconds: float = 0.05  # of one training of 1,000 steps in a world of the usual size
     expert_seconds: float = 8e-4  # of one training step of an expert on the environment, of several side by side
@@ -82,6 +83,7 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
         deterministic=bool(measured["deterministic"]),
         cores=cores,
         tiny=tuple(np.flatnonzero(own.high - own.low < TINY).tolist()),
+        whole=np.issubdtype(own.dtype, np.integer) and not own.codes,
     )
 
 

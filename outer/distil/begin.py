@@ -52,7 +52,8 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
         first = learner_of(config, options.imitate)
         budget, failed = budget + first.train_steps, first.train_steps
         teachers = train_experts(options.imitate, first, *how)
-        made = [improved(task, learner, teacher, seeds.numpy()[i : i + 1]) for i, teacher in enumerate(teachers)]
+        each = seeds.numpy()[:, None]
+        made = [improved(task, section, learner, teacher, key) for teacher, key in zip(teachers, each)]
     else:
         made = train_experts(name, learner, *how)
     keys, noise_keys, own_keys = (rng.fold(seeds, stream).tolist() for stream in (FIT, SPREAD, OWN))
@@ -66,7 +67,7 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
             continue
         states = [one.states]
         if by_pupils:
-            own, steps = own_states(task, one, own_keys[i])
+            own, steps = own_states(task, section, one, own_keys[i])
             states.append(torch.cat((one.states, own)))
             cost["real_steps"][i] += steps
         if section.stored_contexts:  # before noise makes them distinct

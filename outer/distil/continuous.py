@@ -1,8 +1,9 @@
 """A contextual bandit fitted to a policy of continuous actions: a reward that is highest at the policy's action.
 
-Its contexts are fitted as those of discrete actions are, by energy distance. The reward is fitted where it is read: at
-contexts that the bandit draws itself as well as at given ones, or at those that it stores; at actions anywhere and near the policy's. It is minus
-the distance, which off-policy learners follow better than its square: the square is flat where it matters.
+Its contexts are fitted as those of discrete actions are, by energy distance, or stored. The reward is fitted
+where it is read: at contexts that the bandit draws itself as well as at given ones, or at those that it stores; at
+actions anywhere and near the policy's. It is minus the distance, which off-policy learners follow better than its
+square: the square is flat where it matters.
 
 All draws come from one generator of torch, seeded by the key.
 """

@@ -14,16 +14,19 @@ from envolve.agents.common.learners import is_off_policy, off_policy_learners
 from envolve.agents.common.sections import LearnerSection
 from envolve.agents.greedy import off_policy_agent
 from envolve.agents.train import Hardware, train
+from envolve.core import rng
 from envolve.core.registry import unknown
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.ars import ARS
 from envolve.outer.distil.linear import Linear, nearest_linear
-from envolve.outer.distil.policy import of_observation, play
+from envolve.outer.distil.policy import Policy, of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
+PER_STORED, ROUNDS = 8, 10  # states per stored context, for which EPISODES are played again, so many times at most
 OWN = 5000  # states of episodes without random actions
+ROUND = 49  # random stream: from the seed of some episodes to that of the next
 NOISE = 0.2  # share of random actions among discrete ones, so that the contexts also tell how to recover
 
 
@@ -49,7 +52,7 @@ def train_experts(
     """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner, or
     "ars". Raises ValueError for another learner."""
     if isinstance(learner, ARSSection):
-        return [_linear(task, learner, keys[i : i + 1]) for i in range(len(keys))]
+        return [_linear(task, section, learner, keys[i : i + 1]) for i in range(len(keys))]
     if not is_off_policy(name):
         raise ValueError(unknown("expert", name, off_policy_learners()))
     result = train(
@@ -68,33 +71,44 @@ def train_experts(
     returns = result.test_return.mean(1)
     fine = (result.status == 0) & np.isfinite(returns)
     return [
-        _expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]), float(returns[i]))
+        _expert(name, learner, task, section, result.weights[i], keys[i : i + 1], int(result.real_steps[i]), returns[i])
         if fine[i]
         else None
         for i in range(len(keys))
     ]
 
 
-def improved(task: Task, section: ARSSection, teacher: Optional[Expert], key: np.ndarray) -> Optional[Expert]:
+def improved(
+    task: Task, section: EnvSection, search: ARSSection, teacher: Optional[Expert], key: np.ndarray
+) -> Optional[Expert]:
     """An expert by random search that begins with the linear policy nearest to a teacher's. Its steps count the
     teacher's, too. None: one of them has diverged."""
     if teacher is None:
         return None
     begin = nearest_linear(task, teacher.act, teacher.states, int(key[0]))
     begin.steps += teacher.steps
-    return _linear(task, section, key, begin)
+    return _linear(task, section, search, key, begin)
 
 
-def _linear(task: Task, section: ARSSection, key: np.ndarray, begin: Optional[Linear] = None) -> Optional[Expert]:
+def _linear(
+    task: Task, section: EnvSection, options: ARSSection, key: np.ndarray, begin: Optional[Linear] = None
+) -> Optional[Expert]:
     """An expert by random search."""
-    search = ARS(task, section, int(key[0]), begin)
+    search = ARS(task, options, int(key[0]), begin)
     search.train()
     score = search.score()
-    return _walked(task, search.policy(), key, search.steps, score, 1) if np.isfinite(score) else None
+    return _walked(task, section, search.policy(), key, search.steps, score, 1) if np.isfinite(score) else None
 
 
 def _expert(
-    name: str, learner: LearnerSection, task: Task, weights: np.ndarray, key: np.ndarray, steps: int, score: float
+    name: str,
+    learner: LearnerSection,
+    task: Task,
+    section: EnvSection,
+    weights: np.ndarray,
+    key: np.ndarray,
+    steps: int,
+    score: float,
 ) -> Expert:
     agent = off_policy_agent(name, task, draw(learner, key), torch.as_tensor(weights[None]))
     silent = torch.zeros(1, dtype=torch.int64)
@@ -103,11 +117,17 @@ def _expert(
         x = observation.unsqueeze(0)
         return agent.test_action(x, silent, torch.zeros(x.shape[:2], dtype=torch.int64))[0]
 
-    return _walked(task, act, key, steps, score, learner.same_action_num)
+    return _walked(task, section, act, key, steps, float(score), learner.same_action_num)
 
 
 def _walked(
-    task: Task, act: Callable[[Tensor], Tensor], key: np.ndarray, steps: int, score: float, skip: int
+    task: Task,
+    section: EnvSection,
+    act: Callable[[Tensor], Tensor],
+    key: np.ndarray,
+    steps: int,
+    score: float,
+    skip: int,
 ) -> Expert:
     """The expert with the states of its episodes. steps: so far; skip: steps with one action."""
     random = np.random.default_rng(abs(int(key[0])))
@@ -124,13 +144,27 @@ def _walked(
         drawn = torch.from_numpy(random.uniform(-task.max_action, task.max_action, action.shape)).float()
         return torch.where(other[:, None], drawn, action).unsqueeze(0)
 
-    walked = play(task, of_observation(task, noisy), key, EPISODES, keep=True, skip=skip)
-    return Expert(act, walked.observations, steps + int(walked.steps.sum()), score, skip)
+    states, walked = _visited(task, section, of_observation(task, noisy), key, skip)
+    return Expert(act, states, steps + walked, score, skip)
 
 
-def own_states(task: Task, expert: Expert, key: int) -> Tuple[Tensor, int]:
+def own_states(task: Task, section: EnvSection, expert: Expert, key: int) -> Tuple[Tensor, int]:
     """At most OWN states, float32 [n, F], of episodes without random actions, and the steps that they took."""
     policy = of_observation(task, lambda observation: expert.act(observation[0]).unsqueeze(0))
-    walked = play(task, policy, np.array([key]), EPISODES, keep=True, skip=expert.skip)
-    every = -(-len(walked.observations) // OWN)
-    return walked.observations[:: max(1, every)], int(walked.steps.sum())
+    states, steps = _visited(task, section, policy, np.array([key]), expert.skip)
+    every = -(-len(states) // OWN)
+    return states[:: max(1, every)], steps
+
+
+def _visited(task: Task, section: EnvSection, policy: Policy, key: np.ndarray, skip: int) -> Tuple[Tensor, int]:
+    """States float32 [n, F] of EPISODES, and the steps that they took; of more episodes where a bandit stores contexts
+    and episodes are short. key: int64 [1]."""
+    states, count, steps, seed = [], 0, 0, torch.as_tensor(key)
+    for _ in range(ROUNDS):
+        walked = play(task, policy, seed.numpy(), EPISODES, keep=True, skip=skip)
+        states.append(walked.observations)
+        count, steps = count + len(walked.observations), steps + int(walked.steps.sum())
+        if count >= PER_STORED * section.stored_contexts:
+            break
+        seed = rng.fold(seed, ROUND)
+    return torch.cat(states), steps

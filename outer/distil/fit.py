@@ -78,9 +78,9 @@ def fit_bandit(
 ) -> Tensor:
     """The parameters of a contextual bandit that teaches a policy, float32 [D].
 
-    contexts: float32 [n, F], observations that its own shall be like, or of which it stores some; act: observations [n, F] -> the policy's actions,
-    int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another one, or minus the distance to it
-    in units of the largest action. steps: of the reward's fit; 0: the default.
+    contexts: float32 [n, F], observations that its own shall be like, or of which it stores some; act: observations
+    [n, F] -> the policy's actions, int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another
+    one, or minus the distance to it in units of the largest action. steps: of the reward's fit; 0: the default.
     """
     if task.action_size:
         return fit_bump(task, section, contexts, act, key, steps or BUMP_STEPS)

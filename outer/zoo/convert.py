@@ -30,7 +30,7 @@ def zoo_bytes(world: WorldFile) -> bytes:
         tensors["env.reward_net.0.weight"][:, : task.action_size] *= task.max_action
     mean, scale = units(task)
     tensors.update(observation_mean=mean.astype(np.float32), observation_scale=scale.astype(np.float32))
-    about = {
+    about: dict[str, Any] = {
         "kind": "bandit",
         "task": task_id(world.env_name),
         "activation": world.section.activation_fn,

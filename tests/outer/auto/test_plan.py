@@ -14,7 +14,7 @@ from envolve.agents.common.sections import VarySection
 from envolve.core.option import option  # noqa: F401  sections are declared with it
 from envolve.envs.section import EnvSection
 from envolve.outer.auto.choice import Choice
-from envolve.outer.auto.configuration import LEAST_HIDDEN, two_digits
+from envolve.outer.auto.configuration import LEAST_HIDDEN, STORED, two_digits
 from envolve.outer.auto.facts import Facts, facts_of
 from envolve.outer.auto.plan import EvolvePlan, plan
 from envolve.outer.auto.report_plan import REPORT_SHARES
@@ -229,6 +229,19 @@ def test_a_bandit_is_as_wide_as_the_zoo_allows(features: int, actions: dict[str,
     assert units == 32 or size(units + 4) > ZOO_BYTES - 1_000
 
 
+def test_integers_are_stored_and_not_drawn() -> None:
+    assert "stored_contexts" not in made(facts()).config["envs"]["gymnasium:X-v0"]
+    assert made(facts(whole=True)).config["envs"]["gymnasium:X-v0"]["stored_contexts"] == STORED
+    random = made(facts(whole=True), init="random").config["envs"]["gymnasium:X-v0"]
+    assert "stored_contexts" not in random, "an expert's states are what is stored"
+
+
+def test_many_features_are_searched_with_less_noise() -> None:
+    few, many = (made(facts(features=n)).config["agents"]["gtn"] for n in (16, 64))
+    assert (few["noise_std"], few["step_size"]) == (0.05, 0.02)
+    assert (many["noise_std"], many["step_size"]) == (0.025, 0.01)
+
+
 def test_a_feature_that_default_learners_cannot_see_is_named() -> None:
     """MountainCar's velocity, 0.07 at most. A world is in the environment's own units, as its task is."""
     assert not any("narrower" in line for line in made(facts()).reasons)
@@ -241,3 +254,12 @@ def test_which_features_are_tiny_is_read_from_the_space(env_id: str, tiny: tuple
     name = f"gymnasium:{env_id}"
     section = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]
     assert facts_of(name, section["measured"], 1).tiny == tiny
+
+
+def test_whether_observations_are_integers_is_read_from_the_space() -> None:
+    def whole(env_id: str, **other: str) -> bool:
+        name = f"gymnasium:{env_id}"
+        measured = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]["measured"]
+        return facts_of(name, {**measured, "observation": {**measured["observation"], **other}}, 1).whole
+
+    assert whole("CartPole-v1", dtype="uint8") and not whole("CartPole-v1") and not whole("FrozenLake-v1")

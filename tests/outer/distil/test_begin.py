@@ -159,6 +159,15 @@ def test_runs_that_began_before_learners_had_these_keys_go_on(name: str, key: st
     assert config_digest(config) != before
 
 
+def test_runs_that_began_before_contexts_were_stored_go_on() -> None:
+    config = config_of(CARTPOLE, (), "test")
+    before = config_digest(config)
+    assert config.data["envs"]["CartPole-v0"].pop("stored_contexts") == 0
+    assert config_digest(config) == before
+    config.data["envs"]["CartPole-v0"]["stored_contexts"] = 9
+    assert config_digest(config) != before
+
+
 def test_noise_on_contexts_is_in_units_of_each_feature_and_spares_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     task = make_task("CartPole-v0")
     states = torch.tensor([1.0, 10.0, 0.1, 0.0]) * torch.randn(20_000, 4, generator=torch.Generator().manual_seed(0))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.config.section import ARSSection
@@ -62,12 +63,12 @@ def test_a_search_that_begins_there_is_ahead_of_one_that_does_not(short: None) -
     section = ARSSection(train_steps=1, directions=2, noise_std=0.01, step_size=0.01, test_episodes=5)
     key = np.array([3])
     teacher = Expert(by_hand, anywhere(3000), 12_345, 92.0)
-    made = improved(CAR, section, teacher, key)
+    made = improved(CAR, EnvSection(), section, teacher, key)
     assert made is not None and made.mean_return > 85 and made.steps > 12_345 + len(made.states)
     plain = ARS(CAR, section, 3)
     plain.train()
     assert plain.score() < 5
-    assert improved(CAR, section, None, key) is None, "a teacher that diverged"
+    assert improved(CAR, EnvSection(), section, None, key) is None, "a teacher that diverged"
 
 
 def raw(**expert: Any) -> dict[str, Any]:
