@@ -23,7 +23,7 @@ PUPILS_FROM = 240.0  # seconds of all experts, from which pupils choose among th
 LINEAR_STEP = 4e-5  # seconds of a step of that search beside the environment's own
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_episodes": TESTS}
-STORED = 256  # contexts of a bandit whose observations are integers: no network draws such from noise
+LEAST_STORED, STORED = 64, 256  # contexts of a bandit of integers or codes: no network draws such from noise
 NOISE, STEP, INPUTS = 0.05, 0.02, 16  # of the search; smaller where a unit of a world adds up more than INPUTS features
 CHUNK = 18
 HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
@@ -108,7 +108,8 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     count = EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))
     agents["gtn"]["init"] = DISTILLED
     if facts.whole:
-        config["envs"][facts.env]["stored_contexts"] = STORED
+        count = min(STORED, max(LEAST_STORED, facts.combinations)) if facts.combinations else STORED
+        config["envs"][facts.env]["stored_contexts"] = count
     agents["expert"] = {"learner": names, "agents": count, "chosen_by": chosen_by}
     return spent + fits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import subprocess
 import sys
@@ -41,7 +42,8 @@ class Facts:
     deterministic: bool
     cores: int
     tiny: tuple[int, ...] = ()  # features whose whole range is narrower than TINY
-    whole: bool = False  # observations are integers, and no one-hot codes
+    whole: bool = False  # observations are integers, or nothing but one-hot codes
+    combinations: int = 0  # of these codes; 0: not known
     step_seconds: float = 5e-5  # of one step of the environment, of many side by side
     member_seconds: float = 0.05  # of one training of 1,000 steps in a world of the usual size
     expert_seconds: float = 8e-4  # of one training step of an expert on the environment, of several side by side
@@ -70,6 +72,7 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
     task = make_task(name)
     own = read_observation(measured["observation"])
     episodes, steps = int(measured["random_episodes"]), int(measured["steps"])
+    all_coded = sum(stop - start for start, stop in own.codes) == task.observation_size
     return Facts(
         env=name,
         features=task.observation_size,
@@ -83,7 +86,8 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
         deterministic=bool(measured["deterministic"]),
         cores=cores,
         tiny=tuple(np.flatnonzero(own.high - own.low < TINY).tolist()),
-        whole=np.issubdtype(own.dtype, np.integer) and not own.codes,
+        whole=all_coded or (np.issubdtype(own.dtype, np.integer) and not own.codes),
+        combinations=math.prod(stop - start for start, stop in own.codes) if all_coded else 0,
     )
 
 

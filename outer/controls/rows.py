@@ -27,8 +27,9 @@ from envolve.outer.controls.direct import evolve_policy
 from envolve.outer.controls.greedy import candidates, greedy, rewards
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
+from envolve.outer.distil.bandit import fit_bandit
 from envolve.outer.distil.expert import train_experts
-from envolve.outer.distil.fit import fit_bandit, fit_classifier, fit_potential
+from envolve.outer.distil.fit import fit_classifier, fit_potential
 from envolve.outer.distil.policy import Policy, of_observation, play
 from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, REAL_BUDGET, evaluate
 from envolve.outer.search.nes import RETEST, member_seeds

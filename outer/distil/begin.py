@@ -17,8 +17,8 @@ from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import world_size
 from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section, learner_of
 from envolve.outer.config.section import ARSSection
+from envolve.outer.distil.bandit import fit_bandit
 from envolve.outer.distil.expert import improved, own_states, train_experts
-from envolve.outer.distil.fit import fit_bandit
 from envolve.outer.distil.pupils import COSTS, judged
 from envolve.outer.distil.stored import chosen
 from envolve.outer.distil.units import fit_in_units

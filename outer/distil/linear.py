@@ -18,7 +18,7 @@ from torch import Tensor
 
 from envolve.core import rng
 from envolve.envs.task import Task
-from envolve.outer.distil.continuous import minimise
+from envolve.outer.distil.bandit import minimise
 from envolve.outer.distil.energy import units_of
 from envolve.outer.distil.policy import of_observation, play
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import world_nets
+from envolve.outer.distil.bandit import fit_bandit
 from envolve.outer.distil.energy import units_of
-from envolve.outer.distil.fit import fit_bandit
 
 
 def fit_in_units(

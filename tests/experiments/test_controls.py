@@ -16,7 +16,7 @@ from envolve.experiments import controls
 from envolve.outer.config.load import load_config
 from envolve.outer.config.problem import env_section
 from envolve.outer.controls.baseline import FOLDER, baseline_of, read_baseline
-from envolve.outer.distil import fit
+from envolve.outer.distil import bandit, fit
 from tests.experiments.command import exit_code
 from tests.outer.reporting.events import scalars
 
@@ -36,7 +36,8 @@ def world_of(config: str, path: Path, evolution_steps: int | None = 700) -> Path
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No fit takes more than 20 steps."""
     monkeypatch.setattr(fit.minimise, "__defaults__", (20,))
-    monkeypatch.setattr(fit, "STEPS", 20)
+    monkeypatch.setattr(bandit, "CONTEXT_STEPS", 20)
+    monkeypatch.setattr(bandit, "STEPS", 20)
 
 
 @pytest.mark.usefixtures("quick")

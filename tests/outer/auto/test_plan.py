@@ -232,6 +232,9 @@ def test_a_bandit_is_as_wide_as_the_zoo_allows(features: int, actions: dict[str,
 def test_integers_are_stored_and_not_drawn() -> None:
     assert "stored_contexts" not in made(facts()).config["envs"]["gymnasium:X-v0"]
     assert made(facts(whole=True)).config["envs"]["gymnasium:X-v0"]["stored_contexts"] == STORED
+    for combinations, stored in ((4, 64), (100, 100), (1000, STORED)):
+        own = made(facts(whole=True, combinations=combinations)).config["envs"]["gymnasium:X-v0"]
+        assert own["stored_contexts"] == stored
     random = made(facts(whole=True), init="random").config["envs"]["gymnasium:X-v0"]
     assert "stored_contexts" not in random, "an expert's states are what is stored"
 
@@ -256,10 +259,12 @@ def test_which_features_are_tiny_is_read_from_the_space(env_id: str, tiny: tuple
     assert facts_of(name, section["measured"], 1).tiny == tiny
 
 
-def test_whether_observations_are_integers_is_read_from_the_space() -> None:
-    def whole(env_id: str, **other: str) -> bool:
+def test_whether_observations_are_integers_or_codes_is_read_from_the_space() -> None:
+    def seen(env_id: str, **other: str) -> Facts:
         name = f"gymnasium:{env_id}"
         measured = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]["measured"]
-        return facts_of(name, {**measured, "observation": {**measured["observation"], **other}}, 1).whole
+        return facts_of(name, {**measured, "observation": {**measured["observation"], **other}}, 1)
 
-    assert whole("CartPole-v1", dtype="uint8") and not whole("CartPole-v1") and not whole("FrozenLake-v1")
+    assert not seen("CartPole-v1").whole and seen("CartPole-v1", dtype="uint8").whole
+    for env_id, combinations in (("FrozenLake-v1", 16), ("Blackjack-v1", 32 * 11 * 2)):
+        assert seen(env_id).whole and seen(env_id).combinations == combinations

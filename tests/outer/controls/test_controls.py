@@ -18,9 +18,10 @@ from envolve.outer.controls.direct import EPISODES, PAIRS, evolve_policy
 from envolve.outer.controls.greedy import candidates, greedy
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
-from envolve.outer.distil import fit
+from envolve.outer.distil import bandit, fit
+from envolve.outer.distil.bandit import fit_bandit
 from envolve.outer.distil.energy import MANY, energy_distance, energy_loss
-from envolve.outer.distil.fit import fit_bandit, fit_classifier, fit_potential
+from envolve.outer.distil.fit import fit_classifier, fit_potential
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.search.nes import RETEST, member_seeds
 
@@ -63,16 +64,16 @@ def test_states_by_hand_are_observations(name: str) -> None:
 
 
 def test_a_bandit_fitted_to_a_policy_pays_most_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit.minimise, "__defaults__", (300,))
+    monkeypatch.setattr(bandit, "CONTEXT_STEPS", 300)
     section = EnvSection(contextual_bandit=True, hidden_size=32)
     hand = HAND_MADE["CartPole-v0"]
     states = hand.states(torch.from_numpy(np.random.default_rng(0).random((1000, 4))).float())
     flat = fit_bandit(CARTPOLE, section, states, hand.act, 3, steps=300)
-    bandit = ContextualBandit(CARTPOLE, section, flat[None])
-    played = play(CARTPOLE, greedy(bandit), KEYS[:1], 10)
+    world = ContextualBandit(CARTPOLE, section, flat[None])
+    played = play(CARTPOLE, greedy(world), KEYS[:1], 10)
     assert played.returns.mean() > 190
     # and its contexts are like the given states: closer than states of another scale
-    own = bandit.reset(torch.from_numpy(np.random.default_rng(1).random((1, 500, 4))))[0]
+    own = world.reset(torch.from_numpy(np.random.default_rng(1).random((1, 500, 4))))[0]
     assert energy_distance(own, states[:500]) < 0.3 * energy_distance(3 * states[:500], states[500:])
     classified = play(CARTPOLE, fit_classifier(CARTPOLE, own, hand.act(own), 4), KEYS[:1], 10)
     assert classified.returns.mean() > 190

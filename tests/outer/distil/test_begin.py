@@ -22,7 +22,7 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.controls.greedy import greedy
-from envolve.outer.distil import begin, fit
+from envolve.outer.distil import bandit, begin
 from envolve.outer.distil.begin import TRIES, spread
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.distil.pupils import COSTS, COUNTER, OF_EACH, judged
@@ -53,7 +53,7 @@ def changed(**agents: Any) -> dict[str, Any]:
     return raw
 
 
-WHOLE = fit.minimise
+WHOLE = bandit.minimise
 
 
 @pytest.fixture
@@ -61,10 +61,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Makes every fit so many times shorter: nine of ten seconds of these tests were fits."""
 
     def shorten(times: int) -> None:
-        def part(flat: Any, loss: Any, steps: int = fit.STEPS) -> Any:
-            return WHOLE(flat, loss, steps // times)
-
-        monkeypatch.setattr(fit, "minimise", part)
+        monkeypatch.setattr(bandit, "minimise", lambda flat, loss, steps: WHOLE(flat, loss, max(1, steps // times)))
 
     return shorten
 
@@ -79,7 +76,7 @@ def taught() -> Callable[[int], dict[str, Any]]:
     @lru_cache(maxsize=None)
     def answer(times: int) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fit, "minimise", lambda flat, loss, steps=fit.STEPS: WHOLE(flat, loss, steps // times))
+            patch.setattr(bandit, "minimise", lambda flat, loss, steps: WHOLE(flat, loss, steps // times))
             return evaluate(config_of(CARTPOLE, (), "test").data, torch.zeros(2, 1), EXPERT_SEEDS, DISTIL)
 
     return answer
@@ -95,7 +92,7 @@ def test_contexts_of_a_finite_task_come_as_often_as_they_were_visited(
     share = torch.tensor([0.6, 0.1, 0.3])
     states = torch.eye(3).repeat_interleave((1000 * share).long(), 0)
     contexts = torch.cat((states, torch.zeros(1000, 1)), 1)
-    flat = fit.fit_bandit(task, section, contexts, lambda x: x[:, :3].argmax(1) % 2, 5, steps=10)
+    flat = bandit.fit_bandit(task, section, contexts, lambda x: x[:, :3].argmax(1) % 2, 5, steps=10)
     world = synthetic_world(task, section, flat[None])
     drawn = world.reset(torch.rand(1, 4000, 4, generator=torch.Generator().manual_seed(0)))[0]
     assert 0.5 * (drawn[:, :3].mean(0) - share).abs().sum() < 0.1  # total variation

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envolve.outer.config.load import config_of
-from envolve.outer.distil import fit
+from envolve.outer.distil import bandit
 from envolve.outer.distil.kept import FOLDER
 from envolve.outer.evaluate.networks import DISTIL
 from envolve.outer.exchange.machine import Rejected
@@ -48,9 +48,9 @@ class OneByOne(Direct):
 @pytest.fixture(scope="module", autouse=True)
 def short_fits() -> Iterator[None]:
     """What is fitted does not matter here, and takes nine of ten seconds."""
-    whole = fit.minimise
+    whole = bandit.minimise
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(fit, "minimise", lambda flat, loss, steps=0: whole(flat, loss, 5))
+        m.setattr(bandit, "minimise", lambda flat, loss, steps: whole(flat, loss, 5))
         yield
 
 

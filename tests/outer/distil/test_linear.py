@@ -13,7 +13,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.config.section import ARSSection
-from envolve.outer.distil import continuous, linear
+from envolve.outer.distil import bandit, linear
 from envolve.outer.distil.ars import ARS
 from envolve.outer.distil.expert import Expert, improved
 from envolve.outer.distil.linear import nearest_linear
@@ -26,7 +26,7 @@ CAR = make_task("MountainCarContinuous-v0")
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "ROUNDS", 2)
     monkeypatch.setattr(linear, "STEPS", 500)
-    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 50)
+    monkeypatch.setattr(bandit, "CONTEXT_STEPS", 50)
 
 
 @pytest.fixture

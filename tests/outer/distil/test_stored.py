@@ -12,7 +12,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.outer.config.load import ConfigError, config_of
-from envolve.outer.distil.fit import fit_bandit
+from envolve.outer.distil.bandit import fit_bandit
 from envolve.outer.distil.stored import chosen, slots
 from tests.outer.distil.test_begin import CARTPOLE
 

@@ -11,7 +11,7 @@ from envolve.envs.nets.networks import forward
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world, world_nets
-from envolve.outer.distil import continuous
+from envolve.outer.distil import bandit
 from envolve.outer.distil.units import fit_in_units, written
 
 SECTION = EnvSection(contextual_bandit=True, hidden_size=16, hidden_layer=1, activation_fn="leakyrelu")
@@ -42,7 +42,7 @@ def test_units_move_into_the_outer_layers(name: str, stored: int) -> None:
 
 def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy of small positions beside large velocities: the reward's best action is nearer to it."""
-    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 10)
+    monkeypatch.setattr(bandit, "CONTEXT_STEPS", 10)
     task = make_task("HalfCheetah-v5")
     g = torch.Generator().manual_seed(0)
     sizes = torch.tensor([0.1] * 8 + [8.0] * 9)
@@ -60,5 +60,5 @@ def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.M
         paid = forward(reward, flat[None, init.size :], torch.cat((a, x), 1).T[None])[0, 0]
         return float((paid + (a - act(x)).abs().mean(1)).square().mean())
 
-    plain = continuous.fit_bump(task, SECTION, contexts, act, 7, 300)
+    plain = bandit.fit_bandit(task, SECTION, contexts, act, 7, 300)
     assert error(fit_in_units(task, SECTION, contexts, act, 7, 300)) < 0.7 * error(plain)

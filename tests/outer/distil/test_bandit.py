@@ -11,7 +11,7 @@ from torch import Tensor
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
-from envolve.outer.distil import continuous
+from envolve.outer.distil import bandit
 from envolve.outer.distil.energy import energy_distance
 
 PENDULUM = make_task("Pendulum-v0")
@@ -22,9 +22,9 @@ def by_hand(observation: Tensor) -> Tensor:
 
 
 def test_the_same_key_gives_the_same_bandit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 20)
+    monkeypatch.setattr(bandit, "CONTEXT_STEPS", 20)
     section, given = EnvSection(contextual_bandit=True, hidden_size=8), states(500)
-    one, same, other = (continuous.fit_bump(PENDULUM, section, given, by_hand, key, 20) for key in (-7, -7, 8))
+    one, same, other = (bandit.fit_bandit(PENDULUM, section, given, by_hand, key, 20) for key in (-7, -7, 8))
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
@@ -37,9 +37,9 @@ def states(count: int) -> Tensor:
 def test_it_pays_most_for_the_policys_action_in_contexts_like_the_given_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 400)
+    monkeypatch.setattr(bandit, "CONTEXT_STEPS", 400)
     section, given = EnvSection(contextual_bandit=True, hidden_size=32, activation_fn="tanh"), states(2000)
-    flat = continuous.fit_bump(PENDULUM, section, given, by_hand, -7, 400)
+    flat = bandit.fit_bandit(PENDULUM, section, given, by_hand, -7, 400)
     world = ContextualBandit(PENDULUM, section, flat[None])
     state = world.reset(torch.rand(1, 500, 3, generator=torch.Generator().manual_seed(1)))
     scale = given.std(0)
