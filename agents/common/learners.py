@@ -63,6 +63,11 @@ def off_policy_learners() -> List[str]:
     return [name for name in LEARNERS if is_off_policy(name)]
 
 
+def has_networks(name: str) -> bool:
+    """Whether there is a learner of this name that keeps its policy in networks, not in a table."""
+    return name in LEARNERS and not issubclass(LEARNERS[name].section, TabularSection)
+
+
 def curious_learners() -> List[str]:
     """Learners that exist as <learner>_icm too."""
     return [name for name, entry in LEARNERS.items() if entry.curious]

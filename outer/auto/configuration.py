@@ -16,12 +16,17 @@ from envolve.worlds.shelf import ZOO_BYTES
 
 LEAST_GENERATIONS = 3
 LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
-EXPERTS_PER_WORKER = 2  # the one with the best pupils teaches; where actions are continuous, SAC and a linear policy
-MOST_LINEAR = 2_000_000  # steps of a random search for a linear policy, which learns nothing in between
+MOST_LINEAR, MOST_PPO = 2_000_000, 2_000_000  # steps of those that learn seldom
 FIT_SECONDS = 6.0  # of fitting one world to an expert, its pupils included
 PUPILS_FROM = 240.0  # seconds of all experts, from which pupils choose among their worlds
-LINEAR_STEP = 4e-5  # seconds of a step of that search beside the environment's own
+LINEAR_STEP, PPO_STEP = 4e-5, 1.5e-4  # seconds of a step of these beside the environment's own
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
+PPO = "ppo"
+PPO_EXPERT = {
+    "num_envs": 16, "rollout_steps": 128, "minibatches": 8, "ppo_epochs": 10, "lr": 1e-3, "anneal_lr": True,
+    "advantage": "gae", "norm_advantage": True, "max_grad_norm": 0.5, "adam_eps": 1e-5, "orthogonal_init": True,
+    "activation_fn": "tanh", "hidden_size": 64, "hidden_layer": 2,
+}  # fmt: skip
 LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_episodes": TESTS}
 LEAST_STORED, STORED = 64, 256  # contexts of a bandit of integers or codes: no network draws such from noise
 NOISE, STEP, INPUTS = 0.05, 0.02, 16  # of the search; smaller where a unit of a world adds up more than INPUTS features
@@ -70,53 +75,53 @@ def configuration(facts: Facts, choice: Choice, world: str, learner: str, search
 
 def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: float) -> float:
     """Adds the experts that a distilled world begins with, for as many steps as fit into ``seconds`` -> the seconds
-    that they are expected to take."""
-    name, chosen_by = "sac" if facts.continuous else "ddqn", PUPILS if seconds >= PUPILS_FROM else "return"
-    fit = FIT_SECONDS * (1 + facts.features / 100)
-    fits = EXPERTS_PER_WORKER * (len(TRIES) if chosen_by == PUPILS else 1) * fit
+    that they are expected to take. Every worker trains one of each kind."""
+    kinds = ("sac", PPO, ARS) if facts.continuous else ("ddqn", PPO)
+    fits = len(kinds) * FIT_SECONDS * (1 + facts.features / 100)
+    chosen_by = PUPILS if seconds >= max(PUPILS_FROM, 2 * len(TRIES) * fits) else "return"
+    fits *= len(TRIES) if chosen_by == PUPILS else 1
     seconds = max(seconds - fits, seconds / 2)
-    of_each = EXPERTS_PER_WORKER // 2 if facts.continuous else EXPERTS_PER_WORKER
-    one = facts.expert_seconds * of_each
-    steps = _steps(seconds * of_each / EXPERTS_PER_WORKER / one, MOST_EXPERT)
-    episodes = steps / facts.likely_length
-    section: dict[str, Any] = {
-        "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
-        "tau": 0.01, "hidden_layer": 1, "rb_size": 100_000,
-    }  # fmt: skip
-    if name == "sac":
-        section.update(lr=1e-3, hidden_size=64, init_episodes=max(1, min(20, round(1000 / facts.random_length))))
-    else:
-        decay = EXPERT_EPS ** (1 / max(1.0, EXPERT_EXPLORES * episodes))
-        section.update(
-            lr=5e-4,
-            hidden_size=128,
-            hidden_layer=2,
-            init_episodes=1,
-            eps_init=1.0,
-            eps_min=EXPERT_EPS,
-            eps_decay=round(decay, 4),
-        )
-    agents, names = config["agents"], name
-    agents[name + EXPERT_SUFFIX] = section
-    spent = steps * one
-    if facts.continuous:
-        names = f"{name} {ARS}"
-        linear = facts.step_seconds + LINEAR_STEP
-        steps = _steps(max(seconds / 2, seconds - spent) / linear, MOST_LINEAR)
-        agents[ARS + EXPERT_SUFFIX] = {"train_steps": steps, **LINEAR}
-        spent += steps * linear
-    count = EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))
+    agents, spent = config["agents"], 0.0
+    for i, name in enumerate(kinds):
+        one, most = _of_expert(facts, name)
+        steps = two_digits(int(min(most, max(LEAST_EXPERT, (seconds - spent) / (len(kinds) - i) / one))))
+        agents[name + EXPERT_SUFFIX] = _expert_section(facts, name, steps)
+        spent += steps * one
+    count = len(kinds) * max(1, min(choice.workers, facts.cores))
     agents["gtn"]["init"] = DISTILLED
     if facts.whole:
-        count = min(STORED, max(LEAST_STORED, facts.combinations)) if facts.combinations else STORED
-        config["envs"][facts.env]["stored_contexts"] = count
-    agents["expert"] = {"learner": names, "agents": count, "chosen_by": chosen_by}
+        stored = min(STORED, max(LEAST_STORED, facts.combinations)) if facts.combinations else STORED
+        config["envs"][facts.env]["stored_contexts"] = stored
+    agents["expert"] = {"learner": " ".join(kinds), "agents": count, "chosen_by": chosen_by}
     return spent + fits
 
 
-def _steps(fit: float, most: int) -> int:
-    """Training steps of an expert. fit: as many as there is time for."""
-    return two_digits(int(min(most, max(LEAST_EXPERT, fit))))
+def _of_expert(facts: Facts, name: str) -> tuple[float, int]:
+    """Seconds of one training step of an expert, and the most steps that it trains for."""
+    if name == ARS:
+        return facts.step_seconds + LINEAR_STEP, MOST_LINEAR
+    if name == PPO:
+        return facts.step_seconds + PPO_STEP, MOST_PPO
+    return facts.expert_seconds, MOST_EXPERT
+
+
+def _expert_section(facts: Facts, name: str, steps: int) -> dict[str, Any]:
+    """Hyperparameters of an expert."""
+    if name == ARS:
+        return {"train_steps": steps, **LINEAR}
+    own: dict[str, Any] = {"train_steps": steps, "train_episodes": steps, "test_episodes": TESTS}
+    if name == PPO:
+        bounded = {"squash": False, "action_std": 1.0} if facts.continuous else {}
+        return {**own, **PPO_EXPERT, "ent_coef": 0.0 if facts.continuous else 0.01, **bounded}
+    own.update(batch_size=64, gamma=0.99, tau=0.01, rb_size=100_000)
+    if name == "sac":
+        first = max(1, min(20, round(1000 / facts.random_length)))
+        return {**own, "lr": 1e-3, "hidden_size": 64, "hidden_layer": 1, "init_episodes": first}
+    decay = EXPERT_EPS ** (1 / max(1.0, EXPERT_EXPLORES * steps / facts.likely_length))
+    return {
+        **own, "lr": 5e-4, "hidden_size": 128, "hidden_layer": 2, "init_episodes": 1,
+        "eps_init": 1.0, "eps_min": EXPERT_EPS, "eps_decay": round(decay, 4),
+    }  # fmt: skip
 
 
 def two_digits(count: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from envolve.agents.common.learners import is_off_policy, kind_of, learners_for
+from envolve.agents.common.learners import has_networks, kind_of, learners_for
 from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.outer.config import problem
@@ -31,7 +31,7 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     names = section["learner"].lower().split() or ["ddqn" if task.num_actions else "sac"]
     section["learner"] = " ".join(names)
     section["imitate"] = section["imitate"].lower()
-    fitting = [learner for learner in learners_for(task) if is_off_policy(learner)]
+    fitting = [learner for learner in learners_for(task) if has_networks(learner)]
     linear = [problem.ARS] if task.action_size else []
     for name in names:
         _check_learner(checker, data, task, "learner", name, [*fitting, *linear])
@@ -48,7 +48,7 @@ def _check_learner(
     """A learner that the key ``which`` of the expert names, and its section."""
     agents, path = data["agents"], ("agents", problem.EXPERT, which)
     if name not in fitting:
-        words = f"an off-policy learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
+        words = f"a learner with networks for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
         checker.problem(path, show(name), words, nearest(name, fitting))
         return
     key = name + problem.EXPERT_SUFFIX

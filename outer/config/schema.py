@@ -16,7 +16,7 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from typing_extensions import Annotated  # Python 3.8's typing has none, and Isaac Gym needs 3.8 of eval_shapers.py
 
-from envolve.agents.common.learners import LEARNERS, is_off_policy
+from envolve.agents.common.learners import LEARNERS, has_networks
 from envolve.agents.common.sections import ICMSection, VarySection
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.section import EnvSection
@@ -106,7 +106,7 @@ def agent_sections() -> dict[str, tuple[type, str]]:
     for name, entry in LEARNERS.items():
         out[name] = (entry.section, "learner")
         out[name + problem.VARY_SUFFIX] = (VarySection, "vary")
-        if is_off_policy(name):
+        if has_networks(name):
             out[name + problem.EXPERT_SUFFIX] = (entry.section, "learner")
     out[problem.EXPERT] = (ExpertSection, "expert")
     out[problem.ARS + problem.EXPERT_SUFFIX] = (ARSSection, "expert")

@@ -161,8 +161,7 @@ class ExpertSection:
     standardise: bool = option(False, "fit the world in units of each feature's standard deviation")
     imitate: str = option(
         "",
-        "ars begins with the linear policy nearest to that of this off-policy learner, which trains first; "
-        "empty: with zeros",
+        "ars begins with the linear policy nearest to that of this learner, which trains first; empty: with zeros",
     )
     fit_steps: int = option(
         0, "steps of the fit of the reward; 0: 2,000 for discrete actions, 3,000 for continuous ones", ge=0, le=10**7

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.hyper import draw
-from envolve.agents.common.learners import is_off_policy, off_policy_learners
+from envolve.agents.common.learners import LEARNERS, has_networks
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.greedy import off_policy_agent
+from envolve.agents.greedy import policies
 from envolve.agents.train import Hardware, train
 from envolve.core import rng
 from envolve.core.registry import unknown
@@ -49,12 +48,12 @@ def train_experts(
     backend: str,
     threads: int,
 ) -> List[Optional[Expert]]:
-    """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner, or
+    """Trains one expert per key, int64 [E], without selection; None: it diverged. name: a learner with networks, or
     "ars". Raises ValueError for another learner."""
     if isinstance(learner, ARSSection):
         return [_linear(task, section, learner, keys[i : i + 1]) for i in range(len(keys))]
-    if not is_off_policy(name):
-        raise ValueError(unknown("expert", name, off_policy_learners()))
+    if not has_networks(name):
+        raise ValueError(unknown("expert", name, list(filter(has_networks, LEARNERS))))
     result = train(
         name,
         learner,
@@ -110,12 +109,10 @@ def _expert(
     steps: int,
     score: float,
 ) -> Expert:
-    agent = off_policy_agent(name, task, draw(learner, key), torch.as_tensor(weights[None]))
-    silent = torch.zeros(1, dtype=torch.int64)
+    (policy,) = policies(name, learner, None, task, weights[None], key)
 
     def act(observation: Tensor) -> Tensor:
-        x = observation.unsqueeze(0)
-        return agent.test_action(x, silent, torch.zeros(x.shape[:2], dtype=torch.int64))[0]
+        return policy(observation.unsqueeze(0))[0]
 
     return _walked(task, section, act, key, steps, float(score), learner.same_action_num)
 

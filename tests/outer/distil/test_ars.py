@@ -112,7 +112,7 @@ def test_discrete_actions_and_no_budget_are_refused() -> None:
             "ars_expert": {"train_steps": 10},
         },
     }
-    with pytest.raises(ConfigError, match="an off-policy learner for CartPole-v0"):
+    with pytest.raises(ConfigError, match="a learner with networks for CartPole-v0"):
         config_of(raw, (), "test")
     raw = {
         "env_name": "Swimmer-v5",

@@ -122,7 +122,7 @@ def test_an_experts_world_is_greedily_as_good_as_the_expert(
     [
         ({}, {"contextual_bandit": False}, "is taught by a bandit"),
         ({"expert": {"learner": "ddpq"}}, {}, "did you mean ddqn"),
-        ({"expert": {"learner": "ppo"}}, {}, "an off-policy learner for CartPole-v0"),
+        ({"expert": {"learner": "ql"}}, {}, "a learner with networks for CartPole-v0"),
         ({"expert": {"learner": "duelingddqn"}}, {}, "no section agents.duelingddqn_expert"),
         ({"ddqn_expert": {"train_steps": 0}}, {}, "the expert's budget of steps"),
         ({"expert": {"agents": 0}}, {}, "agents.expert.agents"),
@@ -243,6 +243,20 @@ def test_a_failed_pupil_counts_as_the_worst_of_all(monkeypatch: pytest.MonkeyPat
 ])  # fmt: skip
 def test_the_best_expert(returns: list[float], taught: list[float] | None, best: int) -> None:
     assert best_expert(np.array(returns), None if taught is None else np.array(taught)) == best
+
+
+def test_an_on_policy_learner_may_be_the_expert(short: Callable[[int], None]) -> None:
+    """PPO of 16 environments; its world is greedily nearly as good. A world that teaches nothing gives 10."""
+    short(20)
+    section = {"num_envs": 16, "rollout_steps": 64, "minibatches": 8, "ppo_epochs": 10, "advantage": "gae", "lr": 3e-3,
+               "norm_advantage": True, "orthogonal_init": True, "train_steps": 15_000, "train_episodes": 15_000,
+               "test_episodes": 5}  # fmt: skip
+    data = config_of(changed(expert={"learner": "ppo", "agents": 1}, ppo_expert=section), (), "test").data
+    values = evaluate(data, torch.zeros(1, 1), EXPERT_SEEDS[:1], DISTIL)
+    assert float(values["score"][0]) > 150 and values["real_steps"][0] >= 15_000
+    task = make_task("CartPole-v0")
+    world = synthetic_world(task, problem.env_section(data), values[begin.WORLD])
+    assert play(task, greedy(world), np.array([3]), 10).returns.mean() > 100
 
 
 def test_learners_of_experts_take_turns() -> None:

@@ -111,7 +111,7 @@ def test_what_cannot_be_imitated_is_said() -> None:
 
     assert "only ars imitates, and agents.expert.learner is sac" in said(raw(learner="sac"))
     assert "did you mean sac" in said(raw(imitate="sacc"))
-    assert "expected an off-policy learner" in said(raw(imitate="ars"))
+    assert "expected a learner with networks" in said(raw(imitate="ars"))
     missing = raw()
     del missing["agents"]["sac_expert"]
     assert "no section agents.sac_expert" in said(missing)
