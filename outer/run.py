@@ -28,7 +28,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
-from envolve.outer.distil.begin import TAUGHT
+from envolve.outer.distil.begin import PUPILS, TAUGHT
 from envolve.outer.distil.kept import Kept
 from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL
@@ -233,7 +233,11 @@ class Run:
         if worlds.shape[1:] != size or worlds.dtype != torch.float32 or not worlds.isfinite().all():
             words = f"worlds {worlds.dtype} {list(worlds.shape[1:])}"
             raise RunError(f"workers distilled {words}, expected finite numbers, float32 {list(size)}")
-        best = best_expert(scores[fine], values[TAUGHT][fine] if TAUGHT in values else None)
+        taught = values.get(TAUGHT)
+        if problem.expert_section(data).chosen_by == PUPILS and (taught is None or taught.shape != scores.shape):
+            found = "no returns of pupils" if taught is None else f"returns of pupils {list(taught.shape)}"
+            raise RunError(f"workers sent {found}, expected one of each of the {count} experts")
+        best = best_expert(scores[fine], None if taught is None else taught[fine])
         world, score, name = worlds[best].clone(), float(scores[fine][best]), names[fine[best]]
         self._begin(lambda: world)
         self.keeper.count(values)
@@ -242,8 +246,8 @@ class Run:
         self.keeper.save_state()
         kept.forget()
         said = f"{name}, return {score:.4g} on the task"
-        if TAUGHT in values:
-            returns = ", ".join(f"{names[i]} {values[TAUGHT][i]:.4g}" for i in fine)
+        if taught is not None:
+            returns = ", ".join(f"{names[i]} {taught[i]:.4g}" for i in fine)
             table.note(f"the first world teaches the expert with the best pupils ({returns}): {said}")
         else:
             table.note(f"the first world teaches the best of them: {said}")

@@ -322,6 +322,22 @@ def test_a_lost_first_world_is_one_line(tmp_path: Path, short: Callable[[int], N
         go(config, tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("shape, words", [(None, "no returns of pupils"), ((1, 3), r"returns of pupils \[2, 3\]")])
+def test_returns_of_pupils_that_do_not_fit_are_one_line(
+    tmp_path: Path, short: Callable[[int], None], shape: tuple[int, ...] | None, words: str
+) -> None:
+    short(500)
+
+    def other(chunk: Any, values: dict[str, Any]) -> dict[str, Any]:
+        left = {k: v for k, v in values.items() if k != begin.TAUGHT}
+        return left if shape is None else {**left, begin.TAUGHT: torch.zeros(shape, dtype=torch.float64)}
+
+    raw = changed(expert={"chosen_by": "pupils"}, ddqn_expert={"train_steps": 100}, ddqn={"train_steps": 20})
+    config = config_of(raw, (), "test")
+    with pytest.raises(RunError, match=f"workers sent {words}, expected one of each of the 2 experts"):
+        go(config, tmp_path, dispatcher=Direct(other))
+
+
 def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[int], None]) -> None:
     short(500)
 
