@@ -16,7 +16,7 @@ from envolve.worlds.shelf import ZOO_BYTES
 
 LEAST_GENERATIONS = 3
 LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
-MOST_LINEAR, MOST_PPO = 2_000_000, 2_000_000  # steps of those that learn seldom
+MOST_LINEAR, MOST_PPO = 2_000_000, 2_000_000  # steps of experts that seldom learn
 FIT_SECONDS = 6.0  # of fitting one world to an expert, its pupils included
 PUPILS_FROM = 240.0  # seconds of all experts, from which pupils choose among their worlds
 LINEAR_STEP, PPO_STEP = 4e-5, 1.5e-4  # seconds of a step of these beside the environment's own
@@ -28,7 +28,8 @@ PPO_EXPERT = {
     "activation_fn": "tanh", "hidden_size": 64, "hidden_layer": 2,
 }  # fmt: skip
 LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_episodes": TESTS}
-LEAST_STORED, STORED = 64, 256  # contexts of a bandit of integers or codes: no network draws such from noise
+# Contexts that a bandit of integers or codes stores, since no network draws such from noise, and all their numbers
+LEAST_STORED, STORED, STORED_NUMBERS = 64, 1024, 150_000
 NOISE, STEP, INPUTS = 0.05, 0.02, 16  # of the search; smaller where a unit of a world adds up more than INPUTS features
 CHUNK = 18
 HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
@@ -90,10 +91,15 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
     count = len(kinds) * max(1, min(choice.workers, facts.cores))
     agents["gtn"]["init"] = DISTILLED
     if facts.whole:
-        stored = min(STORED, max(LEAST_STORED, facts.combinations)) if facts.combinations else STORED
-        config["envs"][facts.env]["stored_contexts"] = stored
+        config["envs"][facts.env]["stored_contexts"] = _stored(facts)
     agents["expert"] = {"learner": " ".join(kinds), "agents": count, "chosen_by": chosen_by}
     return spent + fits
+
+
+def _stored(facts: Facts) -> int:
+    """Contexts that a bandit stores: no more than there are combinations of codes, but for rare ones a few."""
+    most = min(STORED, max(LEAST_STORED, STORED_NUMBERS // facts.features))
+    return min(most, max(LEAST_STORED, facts.combinations)) if facts.combinations else most
 
 
 def _of_expert(facts: Facts, name: str) -> tuple[float, int]:
