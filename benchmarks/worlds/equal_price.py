@@ -98,7 +98,8 @@ def configuration(name: str, arm: str, seed: int, budget: int) -> Config:
     gtn["horizon_generations"] = 10 if gtn.get("horizon_start") else 0
     if init == "distilled":
         expert = made["agents"]["expert"]
-        expert["agents"], key = EXPERTS, expert["learner"] + problem.EXPERT_SUFFIX
+        expert.update(agents=EXPERTS, learner=expert["learner"].split()[0], chosen_by="return")
+        key = expert["learner"] + problem.EXPERT_SUFFIX
         found = baseline_of(name)
         if found is not None:
             data = found.config.data
