@@ -25,7 +25,7 @@ from envolve.envs.nets.traced import LEAKY_SLOPE
 
 ACTIVATIONS = ("tanh", "relu", "leakyrelu", "prelu", "identity")  # the index is the code the numba twin uses
 PRELU_INIT, NORM_EPSILON = 0.25, 1e-5  # torch's defaults
-UNIT_VARIANCE = 2.0 * math.sqrt(3.0)  # times a uniform number in [-1/2, 1/2): variance 1
+LATENT_SCALE = 2.0 * math.sqrt(3.0)  # z = scale (u - 1/2) has mean 0 and variance 1 for a uniform u
 
 
 @lru_cache(maxsize=None)
@@ -114,7 +114,7 @@ def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
     """torch's default nn.Linear initialisation, U(-1/sqrt(K), 1/sqrt(K)). key: int64 [P] -> float32 [P, D]."""
     if isinstance(shape, TableShape):
         u = rng.uniform(key[:, None], torch.arange(counter, counter + shape.size, device=key.device)[None, :])
-        return (UNIT_VARIANCE * (u - 0.5)).float()
+        return (LATENT_SCALE * (u - 0.5)).float()
     if isinstance(shape, LinearShape):
         return torch.zeros(len(key), shape.size, device=key.device)
     u = rng.uniform(key[:, None], torch.arange(counter, counter + shape.size, device=key.device)[None, :])

@@ -13,13 +13,12 @@ from typing import Callable, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from envolve.envs.nets.networks import UNIT_VARIANCE, MLPShape, SideBySide
+from envolve.envs.nets.networks import LATENT_SCALE, MLPShape, SideBySide
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import OUTPUT_BOUND, World, world_nets, world_size
 
 Draw = Callable[[Tensor, Union[slice, Tensor]], Tensor]
-LATENT_SCALE = UNIT_VARIANCE  # z = scale (u - 1/2) has mean 0 and variance 1
 
 
 class ContextualBandit(World):

@@ -28,7 +28,8 @@ PPO_EXPERT = {
     "activation_fn": "tanh", "hidden_size": 64, "hidden_layer": 2,
 }  # fmt: skip
 LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_episodes": TESTS}
-# Contexts that a bandit of integers or codes stores, since no network draws such from noise, and all their numbers
+# A bandit of integers or codes stores LEAST_STORED to STORED contexts, about STORED_NUMBERS numbers at most. No network
+# draws such contexts from noise.
 LEAST_STORED, STORED, STORED_NUMBERS = 64, 1024, 150_000
 NOISE, STEP, INPUTS = 0.05, 0.02, 16  # of the search; smaller where a unit of a world adds up more than INPUTS features
 CHUNK = 18
@@ -97,7 +98,7 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
 
 
 def _stored(facts: Facts) -> int:
-    """Contexts that a bandit stores: no more than there are combinations of codes, but for rare ones a few."""
+    """The number of contexts that a bandit stores. Where all features are codes, one for each combination is enough."""
     most = min(STORED, max(LEAST_STORED, STORED_NUMBERS // facts.features))
     return min(most, max(LEAST_STORED, facts.combinations)) if facts.combinations else most
 

@@ -23,6 +23,7 @@ PROBE_SECONDS = 900.0  # until the process is ended
 # Seconds per step of Stable-Baselines3's learners with their defaults, where they were not timed: one core, AMD EPYC.
 USUAL_SECONDS = {"ppo": 7e-4, "a2c": 7e-4, "dqn": 5e-4, "sac": 7e-3, "td3": 5e-3}
 TINY = 0.2  # the width of a feature that default learners take for a constant
+SLOW_STEP = 5e-3  # seconds of a step of an environment that itself decides how long everything takes
 LONGER = 50  # times the length with random actions that an episode may come to
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.configuration import LEAST_GENERATIONS, add_expert, configuration, inner_tests
-from envolve.outer.auto.facts import TINY, Facts
+from envolve.outer.auto.facts import SLOW_STEP, TINY, Facts
 from envolve.outer.auto.report_plan import REPORT_SHARES, SPARE, TEN, ReportPlan, plan_report
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
@@ -24,7 +24,6 @@ INITS = ("random", DISTILLED)  # how the first world is made
 EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
 START_SECONDS = 12.0  # of the workers
 MOST_GENERATIONS = 2000
-SLOW_STEP = 5e-3  # seconds of a step of an environment from which it is named as a cause
 LATE = 1.25  # times the time that was asked for: a plan that is expected to take longer says so
 
 

@@ -24,7 +24,7 @@ from envolve.envs.outside.build import canonical
 from envolve.envs.outside.define import register_of
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import init_world
-from envolve.outer.auto.facts import USUAL_SECONDS
+from envolve.outer.auto.facts import SLOW_STEP, USUAL_SECONDS
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import env_section, expert, gtn_section, learner
 from envolve.outer.plugins import use
@@ -34,7 +34,6 @@ STEP_SECONDS, MOST_STEPS, QUICK_STEPS = 1.5, 20_000, 1500  # of the environments
 MEMBERS = 4
 EXPERTS, EXPERT_STEPS, QUICK_EXPERT_STEPS = 2, 600, 100  # side by side, and the steps of each
 LEARNER_STEPS = {"ppo": 2048, "a2c": 400, "dqn": 400, "sac": 100, "td3": 150}
-SLOW = 5e-3  # seconds of a step, from which learners are not timed: the environment decides how long they take
 WARM_UP = 120  # steps of an off-policy learner before it learns at full speed
 
 
@@ -127,7 +126,7 @@ def probe(request: dict[str, Any]) -> dict[str, Any]:
     answer = rollouts(task, request["quick"])
     if env_section(data).contextual_bandit:
         answer["member_seconds"] = trainings(data, task)
-    slow = answer["step_seconds"] > SLOW
+    slow = answer["step_seconds"] > SLOW_STEP
     if gtn_section(data).init == DISTILLED:
         length = QUICK_EXPERT_STEPS if request["quick"] or slow else EXPERT_STEPS
         answer["expert_seconds"], steps = experts(data, task, length)

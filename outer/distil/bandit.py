@@ -18,10 +18,10 @@ from typing import Callable, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from envolve.envs.nets.networks import MLPShape, forward
+from envolve.envs.nets.networks import LATENT_SCALE, MLPShape, forward
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
-from envolve.envs.worlds.contextual_bandit import LATENT_SCALE, encoded
+from envolve.envs.worlds.contextual_bandit import encoded
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.distil.descend import descend
 from envolve.outer.distil.energy import energy_loss, softened, units_of
@@ -61,12 +61,8 @@ def fit_bandit(
         state = torch.cat((own, rows(contexts, times * GIVEN, generator)))
     with torch.no_grad():
         best = act(state)
-    error = (
-        distances(task, reward, state, best, generator)
-        if task.action_size
-        else choices(task, reward, state, best, generator)
-    )
-    return torch.cat((drawing, minimise(flat[:, init.size :], error, steps)), 1)[0]
+    loss = (distances if task.action_size else choices)(task, reward, state, best, generator)
+    return torch.cat((drawing, minimise(flat[:, init.size :], loss, steps)), 1)[0]
 
 
 def choices(

@@ -23,7 +23,8 @@ from envolve.outer.distil.linear import Linear, nearest_linear
 from envolve.outer.distil.policy import Policy, of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
-PER_STORED, ROUNDS = 8, 10  # states per stored context, for which EPISODES are played again, so many times at most
+# Where a bandit stores contexts, rounds of EPISODES are played until there are PER_STORED states for each of them.
+PER_STORED, ROUNDS = 8, 10  # ROUNDS is the most
 OWN = 5000  # states of episodes without random actions
 ROUND = 49  # random stream: from the seed of some episodes to that of the next
 NOISE = 0.2  # share of random actions among discrete ones, so that the contexts also tell how to recover

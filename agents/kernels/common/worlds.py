@@ -24,7 +24,7 @@ from envolve.envs.task import Task
 REAL, SE, RN = 0, 1, 2
 KINDS = {"real": REAL, "se": SE, "rn": RN}
 OUTPUT_BOUND = F4(1000.0)  # envs.worlds.world.OUTPUT_BOUND
-LATENT_SCALE = F4(2.0 * math.sqrt(3.0))  # envs.worlds.contextual_bandit.LATENT_SCALE
+LATENT_SCALE = F4(2.0 * math.sqrt(3.0))  # envs.nets.networks.LATENT_SCALE
 U = np.uint64
 
 

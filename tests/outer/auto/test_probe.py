@@ -18,7 +18,7 @@ def test_learners_of_a_slow_environment_are_not_timed(monkeypatch: pytest.Monkey
     measured = config_of({**BASE, "env_name": NAME, "envs": {NAME: {}}}, (), NAME).data["envs"][NAME]["measured"]
     made = plan(facts_of(NAME, measured, 1), Choice(seconds=600.0, workers=1), ["ppo", "a2c"], True)
     data = config_of(made.config, (), NAME).data
-    monkeypatch.setattr(probe, "SLOW", 0.0)
+    monkeypatch.setattr(probe, "SLOW_STEP", 0.0)
     found = probe.probe({"data": data, "files": [], "quick": False, "learners": ["ppo", "a2c"]})
     assert found["agent_seconds"] == {k: USUAL_SECONDS[k] + found["step_seconds"] for k in ("ppo", "a2c")}
     most = probe.MOST_STEPS + 2 * probe.EXPERTS * (probe.QUICK_EXPERT_STEPS + 1000)
