@@ -18,7 +18,7 @@ LEAST_GENERATIONS = 3
 LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
 MOST_LINEAR, MOST_PPO = 2_000_000, 2_000_000  # steps of experts that seldom learn
 FIT_SECONDS = 6.0  # of fitting one world to an expert, its pupils included
-PUPILS_FROM = 240.0  # seconds of all experts, from which pupils choose among their worlds
+PUPILS_FROM = 180.0  # seconds of all experts, from which pupils choose among their worlds
 LINEAR_STEP, PPO_STEP = 4e-5, 1.5e-4  # seconds of a step of these beside the environment's own
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 PPO = "ppo"
@@ -31,7 +31,10 @@ LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_
 # A bandit of integers or codes stores LEAST_STORED to STORED contexts, about STORED_NUMBERS numbers at most. No network
 # draws such contexts from noise.
 LEAST_STORED, STORED, STORED_NUMBERS = 64, 1024, 150_000
-NOISE, STEP, INPUTS = 0.05, 0.02, 16  # of the search; smaller where a unit of a world adds up more than INPUTS features
+# Noise and step of the search; smaller where a unit of a world adds up more than INPUTS features, and in a world that is
+# distilled: noise of 0.05 undoes half of what such a world teaches, and the search then mends what it broke itself.
+NOISE, STEP, INPUTS = 0.05, 0.02, 16
+DISTILLED_NOISE, DISTILLED_STEP = 0.02, 0.01
 CHUNK = 18
 HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
 HIDDEN, LEAST_HIDDEN = 32, 16  # units of a world's networks
@@ -40,7 +43,7 @@ HEAD_BYTES = 2_000  # of a file of the zoo, beside its numbers
 
 def configuration(facts: Facts, choice: Choice, world: str, learner: str, search: str) -> dict[str, Any]:
     """The configuration, without what depends on the number of generations."""
-    smaller = min(1.0, math.sqrt(INPUTS / facts.features)) if world == "bandit" else 1.0
+    smaller = _smaller(facts) if world == "bandit" else 1.0
     gtn: dict[str, Any] = {
         "mode": "single", "agent_name": learner, "synthetic_env_type": 1 if world == "rn" else 0,
         "max_iterations": LEAST_GENERATIONS, "num_workers": 32,
@@ -90,11 +93,19 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
         agents[name + EXPERT_SUFFIX] = _expert_section(facts, name, steps)
         spent += steps * one
     count = len(kinds) * max(1, min(choice.workers, facts.cores))
-    agents["gtn"]["init"] = DISTILLED
+    gtn = agents["gtn"]
+    gtn["init"] = DISTILLED
+    gentle = {"noise_std": DISTILLED_NOISE, "step_size": DISTILLED_STEP}
+    gtn.update({key: round(value * _smaller(facts), 4) for key, value in gentle.items() if key in gtn})
     if facts.whole:
         config["envs"][facts.env]["stored_contexts"] = _stored(facts)
     agents["expert"] = {"learner": " ".join(kinds), "agents": count, "chosen_by": chosen_by}
     return spent + fits
+
+
+def _smaller(facts: Facts) -> float:
+    """Factor of the search's noise and step."""
+    return min(1.0, math.sqrt(INPUTS / facts.features))
 
 
 def _stored(facts: Facts) -> int:

@@ -21,7 +21,7 @@ from envolve.outer.search.searches import SEARCHES
 
 WORLDS = ("bandit", "se", "rn")
 INITS = ("random", DISTILLED)  # how the first world is made
-EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
+EXPERT_SHARE = 0.6  # of the evolution's time, for the experts of a distilled world
 START_SECONDS = 12.0  # of the workers
 MOST_GENERATIONS = 2000
 LATE = 1.25  # times the time that was asked for: a plan that is expected to take longer says so
@@ -119,6 +119,7 @@ def _reasons(
         else ("this project's, default hyperparameters, since Stable-Baselines3 is not installed")
     )
     ten = f"and there for {TEN} times as many" if report.ten else f"for {TEN} times as many there is no time"
+    ten += f" (one {' and one '.join(report.alone)})" if report.alone else ""
     lines = [
         f"Plan of: envolve evolve {facts.env}. It runs again with: envolve run FILE",
         f"environment: {facts.features} observations, {actions}, at most {facts.max_steps:,} steps, "

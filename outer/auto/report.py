@@ -48,7 +48,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> l
             steps = whole(learner, plan.steps_at(learner, where), plan.library)
             jobs += [
                 UnseenAgent(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library, world)
-                for s in seeds
+                for s in seeds[: plan.agents_at(learner, where)]
             ]
     return jobs
 

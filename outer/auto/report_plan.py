@@ -39,11 +39,16 @@ class ReportPlan:
     tests: int
     library: bool  # Stable-Baselines3's, not this project's
     ten: bool = True  # whether there is time for REAL_10X
+    alone: tuple[str, ...] = ()  # learners of which a single agent trains for REAL_10X
 
     @property
     def places(self) -> tuple[str, ...]:
         """Where agents are trained."""
         return (WORLD, REAL, REAL_10X) if self.ten else (WORLD, REAL)
+
+    def agents_at(self, learner: str, where: str) -> int:
+        """Agents of a kind there."""
+        return 1 if where == REAL_10X and learner in self.alone else self.agents
 
     def steps_at(self, learner: str, where: str) -> int:
         """Training steps there."""
@@ -72,7 +77,7 @@ def _fitting(facts: Facts, choice: Choice, learners: list[str], library: bool, t
             budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
             one = _report(facts, kinds, 1, steps, library, ten)
             most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, one)))
-            whole = _report(facts, kinds, choice.agents or most, steps, library, ten)
+            whole = _report(facts, kinds, choice.agents or max(1, most), steps, library, ten)
             if whole.agents >= (choice.agents or least) and _seconds(facts, choice, whole) <= budget:
                 return whole, True
     return _report(facts, kinds, choice.agents or LEAST_AGENTS, steps, library, ten), False
@@ -92,13 +97,17 @@ def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], lis
 def _report(
     facts: Facts, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool, ten: bool
 ) -> ReportPlan:
-    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library, ten)
+    alone = tuple(k for k in kinds if k in EVERY_STEP)
+    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library, ten, alone if ten else ())
+
+
+def tests_of(longest: float, quick: int = MOST_TESTS) -> int:
+    """Test episodes of an unseen agent. longest: steps of an episode; quick: the most that there is time for."""
+    return max(TESTS, min(MOST_TESTS, int(TEST_STEPS / longest), quick))
 
 
 def _report_tests(facts: Facts) -> int:
-    """Test episodes of an unseen agent."""
-    quick = int(TEST_SECONDS / (facts.likely_length * facts.step_seconds))
-    return max(TESTS, min(MOST_TESTS, int(TEST_STEPS / facts.longest), quick))
+    return tests_of(facts.longest, int(TEST_SECONDS / (facts.likely_length * facts.step_seconds)))
 
 
 def _per_step(facts: Facts, kind: str) -> float:
@@ -109,11 +118,11 @@ def _per_step(facts: Facts, kind: str) -> float:
 def _seconds(facts: Facts, choice: Choice, report: ReportPlan) -> float:
     """Expected wall time of a report."""
     tests = report.tests * facts.likely_length * (facts.step_seconds + 3e-4)
-    training = 0.0
-    for kind, steps in zip(report.learners, report.steps):
+    work = 0.0
+    for kind in report.learners:
         real = _per_step(facts, kind)
         world = max(real - facts.step_seconds, min(real, LEAST_STEP))  # the learner's own work
-        training += steps * (world + (1 + TEN * report.ten) * real)
-    one = training + len(report.learners) * len(report.places) * (tests + START_OF_AGENT * 0.1)
-    width = max(1, min(choice.workers, facts.cores))
-    return report.agents * one / width + START_OF_AGENT
+        for where in report.places:
+            each = report.steps_at(kind, where) * (world if where == WORLD else real)
+            work += report.agents_at(kind, where) * (each + tests + START_OF_AGENT * 0.1)
+    return work / max(1, min(choice.workers, facts.cores)) + START_OF_AGENT

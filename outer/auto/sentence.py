@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MARK = 0.9  # of the way from random to the best real learner
+FEWER = 4  # the world saves steps if the environment takes this many times as many for as much of the way
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,30 @@ def share(found: Findings) -> float:
     return (top[1].mean - found.random.mean) / (real[1].mean - found.random.mean)
 
 
+def enough(found: Findings) -> tuple[str, int] | None:
+    """The learner that comes MARK of the way on the environment with the fewest steps, and these; None: nobody does."""
+    goal = _goal(found)
+    figures = [item for of in (found.real, found.real_10x) for item in of.items()]
+    able = [(f.steps, name) for name, f in figures if f.mean >= goal]
+    if not able:
+        return None
+    steps, name = min(able)
+    return name, steps
+
+
+def helper(found: Findings) -> tuple[str, Figure] | None:
+    """The world's best learner of those that come MARK of the way in a quarter of the steps that the environment takes
+    for it, or are clearly better than all on the environment. Where these are not clearly better than random, the best
+    one that is. None: there is no such learner."""
+    needed, real, goal, top = enough(found), _best_real(found), _goal(found), best(found.world)
+    if real is None or top is None:
+        return None
+    if needed is None or not _apart(real[1], found.random):
+        return top if top[1].mean > found.random.mean and _apart(top[1], found.random) else None
+    able = {k: f for k, f in found.world.items() if f.mean >= goal}
+    return best({k: f for k, f in able.items() if FEWER * f.steps <= needed[1] or _apart(f, real[1])})
+
+
 def verdict(found: Findings) -> str:
     """One sentence."""
     top, same, real = best(found.world), best(found.real), _best_real(found)
@@ -54,7 +79,8 @@ def verdict(found: Findings) -> str:
         return f"No figure: every agent failed, in the world and on the real environment{price}."
     if top is None:
         return f"The world did not help: every agent that trained in it failed{price}."
-    name, there = top
+    helped = helper(found)
+    name, there = helped or top
     if real is None:
         return (
             f"Nothing to compare with: every agent on the real environment failed; {name} trained in the world "
@@ -67,7 +93,7 @@ def verdict(found: Findings) -> str:
         against += "; there was no time for ten times the steps"
     chance = f"random actions {_short(found.random.mean)}"
     if not reached.mean > found.random.mean or not _apart(reached, found.random):
-        if there.mean > found.random.mean and _apart(there, found.random):
+        if helped is not None:
             return (
                 f"The world helped where the real environment did not: {how}, while no learner there was clearly "
                 f"better than random ({against}; {chance}){price}."
@@ -77,12 +103,15 @@ def verdict(found: Findings) -> str:
             f"{head}: {how}, and no learner on the real environment was clearly better than random "
             f"either ({against}; {chance}){price}."
         )
-    part = share(found)
+    part = (there.mean - found.random.mean) / (reached.mean - found.random.mean)
     way = f"{100 * part:.0f} % of the way from random ({_short(found.random.mean)}) to the best real learner"
-    if part >= MARK:
+    if helped is not None:
         sure = "" if there.interval is None or _low_share(found, there) >= MARK else ", by its mean, not its interval"
         return f"The world helped: {how}, {way} ({against}){sure}{price}."
-    assert same is not None or real is not None
+    needed = enough(found)
+    if part >= MARK and needed is not None:
+        steps = f"{needed[0]} on the environment takes {needed[1]:,} steps for {100 * MARK:.0f} % of it"
+        return f"The world saved no steps: {how}, {way} ({against}), but {steps}{price}."
     if same is not None and there.mean > same[1].mean and _apart(there, same[1]):
         equal = f"at equal steps the best on the real environment is {same[0]} with {_said(same[1])}"
         return f"The world helped somewhat: {how}, {way} ({against}); {equal}{price}."
@@ -98,6 +127,14 @@ def verdict(found: Findings) -> str:
 def _best_real(found: Findings) -> tuple[str, Figure] | None:
     ends = [b for b in (best(found.real_10x), best(found.real)) if b is not None]
     return max(ends, key=lambda b: b[1].mean) if ends else None
+
+
+def _goal(found: Findings) -> float:
+    """The return that is MARK of the way. NaN: no learner on the real environment is better than random."""
+    real = _best_real(found)
+    if real is None or not real[1].mean > found.random.mean:
+        return math.nan
+    return found.random.mean + MARK * (real[1].mean - found.random.mean)
 
 
 def _low_share(found: Findings, there: Figure) -> float:

@@ -23,7 +23,7 @@ from envolve.outer.auto import report
 from envolve.outer.auto.plan import stored
 from envolve.outer.auto.prepare import Prepared
 from envolve.outer.auto.report_plan import ReportPlan
-from envolve.outer.auto.sentence import Findings, share, verdict
+from envolve.outer.auto.sentence import Findings, helper, share, verdict
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, environment_info, load_config, store_config
 from envolve.outer.exchange.machine import OWN_SYNC
@@ -105,7 +105,7 @@ class SessionReport:
             "env": s.env, "world": s.world, "learner": s.learner, "search": s.search, "seconds": self.seconds,
             "real_steps": sum(v or 0 for v in self.steps.values()), "real_steps_of": self.steps,
             "random": report.plain_figure(self.found.random), "unseen": report.as_json(self.found),
-            "share": None if math.isnan(part) else part, "verdict": verdict(self.found),
+            "share": None if math.isnan(part) else part, "helped": helper(self.found) is not None, "verdict": verdict(self.found),
             "library": "stable-baselines3" if s.plan.library else "envolve", "seed": s.config.data["seed"],
             "run_dir": str(s.run_dir), "versions": environment_info(),
         }  # fmt: skip
@@ -126,13 +126,15 @@ class SessionReport:
     def _lines(self) -> list[str]:
         s = self.session
         of = LIBRARY if s.plan.library else OWN
+        alone = f" (of {' and '.join(s.plan.alone)} one for ten times the steps)" if s.plan.alone else ""
         names = {
             "measuring": "measuring", "evolution": "evolution", "tests": "tests of the world's agents",
             "baselines": "agents on the environment and their tests",
         }  # fmt: skip
         cost = ", ".join(f"{names[k]} {'unknown' if v is None else format(v, ',')}" for k, v in self.steps.items())
         return [
-            f"Agents: {of}; {s.plan.agents} of each kind at each place, {s.plan.tests} test episodes each; one world.",
+            f"Agents: {of}; {s.plan.agents} of each kind at each place{alone}, {s.plan.tests} test episodes each; "
+            "one world.",
             f"Real steps: {cost}.",
             f"World: {s.world}, evolved with {s.learner} by {s.search}. Time: {duration(self.seconds)}.",
             "",
@@ -183,7 +185,8 @@ def read_session(run_dir: Path) -> Session:
             raise KeyError
         ten = plan.get("ten", True)  # until 0.2 always
         steps_of = tuple(map(int, plan["steps"]))
-        of = ReportPlan(learners, plan["agents"], steps_of, plan["tests"], plan["library"], bool(ten))
+        alone = tuple(map(str, plan.get("alone", ())))  # until 0.2 none
+        of = ReportPlan(learners, plan["agents"], steps_of, plan["tests"], plan["library"], bool(ten), alone)
         env, world, learner, search = (str(values[k]) for k in ("env", "world", "learner", "search"))
         steps, workers = int(values["measuring_steps"]), int(values["workers"])
     except (KeyError, TypeError, ValueError):

@@ -20,7 +20,7 @@ from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
 from envolve.outer.auto import report
-from envolve.outer.auto.report_plan import ReportPlan
+from envolve.outer.auto.report_plan import ReportPlan, tests_of
 from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
@@ -32,7 +32,6 @@ from envolve.outer.reporting.scores import read_curve
 from envolve.outer.search.turns import inner_agents
 
 LICENCE = "Apache-2.0"
-TESTS = 10  # episodes of an agent
 OF_ONE_MACHINE = re.compile(r" --(results-dir|results_dir|run-dir|run_dir|json)[ =]\S+")  # flags that name its folders
 
 
@@ -65,6 +64,7 @@ def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) 
         library,
         lambda plan: report.jobs_of(run_dir, plan, data["seed"], file),
         return_range(data),
+        problem.env_section(data).max_steps,
     )
     return {
         "random": report.plain_figure(found.random),
@@ -80,15 +80,16 @@ def tested(
     library: bool,
     jobs_of: Callable[[ReportPlan], Sequence[UnseenAgent]],
     bounds: tuple[float, float] | None,
+    longest: int,
 ) -> report.Findings:
     """Trains unseen agents in a world, and on its task for as many steps. fit: the kinds that there are. jobs_of: all
     agents of a plan. Finished agents are in ``folder``, so that an interrupted call goes on. bounds: worst and best
-    possible return. Raises ConfigError, RunError."""
+    possible return; longest: steps of the task's episodes. Raises ConfigError, RunError."""
     for learner in how.learners:
         if learner not in fit:
             raise ConfigError([unknown("--learners", learner, fit)])
     learners = how.learners or tuple(fit)
-    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), TESTS, library, ten=False)
+    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), tests_of(longest), library, ten=False)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         rows = report.train_all(jobs_of(plan), folder / report.FILE, how.workers, Console())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from envolve.worlds import shelf
 from envolve.worlds.file import ZooWorld
 from envolve.worlds.task import make_task, task_of
 
+LONGEST = 1000  # steps of an episode, where the task has no limit
 FOLDER = "zoo"  # in the folder of results: finished agents, by task
 
 
@@ -48,7 +50,8 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
     if not installed():
         raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
     try:
-        task_of(world).close()
+        with contextlib.closing(task_of(world)) as task:
+            longest = task.spec.max_episode_steps or LONGEST
     except gymnasium.error.Error as e:
         raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
     folder = results_dir / FOLDER / world.task
@@ -57,7 +60,8 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
         jobs = report.jobs_of(folder, plan, 0)
         return [ZooAgent("", job.learner, job.where, job.steps, job.seed, job.tests, True, name) for job in jobs]
 
-    return tested(folder, learners_of(world), how, True, jobs_of, return_range({"env_name": world.task}))
+    bounds = return_range({"env_name": world.task})
+    return tested(folder, learners_of(world), how, True, jobs_of, bounds, longest)
 
 
 def with_figures(card: Mapping[str, Any], found: report.Findings) -> dict[str, Any]:

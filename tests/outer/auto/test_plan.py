@@ -241,9 +241,17 @@ def test_integers_are_stored_and_not_drawn() -> None:
 
 
 def test_many_features_are_searched_with_less_noise() -> None:
-    few, many = (made(facts(features=n)).config["agents"]["gtn"] for n in (16, 64))
+    few, many = (made(facts(features=n), init="random").config["agents"]["gtn"] for n in (16, 64))
     assert (few["noise_std"], few["step_size"]) == (0.05, 0.02)
     assert (many["noise_std"], many["step_size"]) == (0.025, 0.01)
+
+
+def test_a_distilled_world_is_searched_with_less_noise() -> None:
+    few, many = (made(facts(features=n)).config["agents"]["gtn"] for n in (16, 64))
+    assert (few["init"], few["noise_std"], few["step_size"]) == ("distilled", 0.02, 0.01)
+    assert (many["noise_std"], many["step_size"]) == (0.01, 0.005)
+    other = made(facts(), search="sep_cma").config["agents"]["gtn"]
+    assert other["noise_std"] == 0.02 and "step_size" not in other
 
 
 def test_a_feature_that_default_learners_cannot_see_is_named() -> None:

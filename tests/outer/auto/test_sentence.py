@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from envolve.outer.auto.sentence import Figure, Findings, share, verdict
+from envolve.outer.auto.sentence import Figure, Findings, enough, helper, share, verdict
 
 
 def f(mean: float, low: float | None = None, high: float | None = None, steps: int = 1000) -> Figure:
@@ -15,6 +16,8 @@ def f(mean: float, low: float | None = None, high: float | None = None, steps: i
 
 
 def found(world: Figure, real: Figure, more: Figure, random: Figure | None = None) -> Findings:
+    """more: with ten times the steps of ``real``, if it has any."""
+    more = replace(more, steps=10 * more.steps)
     return Findings(random or f(10, 8, 12), {"dqn": world}, {"dqn": real}, {"dqn": more}, 5000)
 
 
@@ -32,7 +35,13 @@ CASES: list[tuple[str, Findings, list[str]]] = [
     ("nobody", found(f(11, 8, 14), f(10, 8, 12), f(11, 8, 13)), ["It is not clear", "either"]),
     ("failed", found(f(math.nan), f(10, 8, 12), f(100, 90, 110)), ["did not help: every agent that trained in it"]),
     ("no baseline", found(f(90, 80, 99), f(math.nan), f(math.nan)), ["Nothing to compare with"]),
-    ("no time", found(f(19, 18, 20), f(20, 15, 25), NONE), ["The world helped: ", "90 %", "no time for ten times"]),
+    ("no time", found(f(19, 18, 20), f(20, 15, 25), NONE), ["saved no steps: ", "90 %", "no time for ten times"]),
+    ("no time, better", found(f(40, 38, 42), f(20, 15, 25), NONE), ["The world helped: ", "300 %"]),
+    (
+        "as fast",
+        found(f(199), f(199), f(200), f(20, 15, 25)),
+        ["saved no steps: ", "dqn on the environment takes 1,000"],
+    ),
     ("equal values", found(f(200), f(9), f(200), f(20, 15, 25)), ["The world helped: ", "100 %"]),
 ]
 
@@ -49,6 +58,17 @@ def test_the_share_counts_from_random_to_the_best_real_learner_at_any_steps() ->
     assert share(found(f(100), f(20), f(190))) == pytest.approx(0.5)
     assert share(found(f(100), f(190), f(20))) == pytest.approx(0.5)
     assert math.isnan(share(found(f(100), f(9), f(8))))
+
+
+def test_a_learner_that_needs_a_quarter_of_the_steps_is_told_before_a_better_one_that_needs_more() -> None:
+    of = found(f(195), f(20), f(200))
+    slow = replace(of, world={"dqn": f(191, steps=2500), "ppo": f(199, steps=2501)})
+    assert helper(slow) == ("dqn", slow.world["dqn"]) and "dqn trained for 2,500 steps" in verdict(slow)
+    assert enough(slow) == ("dqn", 10_000)
+    assert helper(replace(of, world={"ppo": f(199, steps=2501)})) is None
+    nobody = found(f(199), f(9), f(8))
+    assert helper(nobody) == ("dqn", nobody.world["dqn"]) and enough(nobody) is None
+    assert helper(found(f(11, 8, 14), f(9), f(8))) is None
 
 
 def test_negative_returns() -> None:
