@@ -25,7 +25,7 @@ from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import FIRST, WorldFileError, read_world
 from envolve.outer.checkpoint import Progress, RunError
 from envolve.outer.config import problem
-from envolve.outer.config.distilled import DISTILLED
+from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
 from envolve.outer.distil.begin import PUPILS, TAUGHT
@@ -52,6 +52,7 @@ from envolve.outer.search.turns import variants
 EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
 COUNTED = 2  # agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # experts whose knowledge is distilled
+CONFIRM = 5  # agents that tell whether the best world is better than the first one (4: pupils.py)
 # keys of sections under ``agents``, and what every run meant before there was a choice
 UNSAID = (
     ("search", NES_NAME),
@@ -169,6 +170,8 @@ class Run:
         self.search(table)
         if self.progress.best_generation == 0:
             raise RunError(self.no_score())
+        if self.gtn.keep == CONFIRMED and not self.progress.solved:
+            self._confirm(table)
         return self._report(table)
 
     def search(self, table: LiveTable, enough: Callable[[Run], bool] = lambda run: False) -> None:
@@ -251,6 +254,26 @@ class Run:
             table.note(f"the first world teaches the expert with the best pupils ({returns}): {said}")
         else:
             table.note(f"the first world teaches the best of them: {said}")
+
+    def _confirm(self, table: LiveTable) -> None:
+        """Keeps the best world if fresh agents do better in it than in the first one, by more than a standard error:
+        the mean that made it the best one was the luckiest of all generations."""
+        p, first, n = self.progress, self._taught(), self.gtn.confirm_agents
+        if torch.equal(first, p.best_psi):
+            return
+        seeds = fresh_seeds(self.config.data["seed"], CONFIRM, n).repeat(2)
+        values, _ = self.evaluate(torch.stack((p.best_psi, first)).repeat_interleave(n, 0), seeds, BUDGET)
+        self.keeper.count(values)
+        worst = float(np.nanmin(values["score"])) if np.isfinite(values["score"]).any() else 0.0
+        best, began = np.nan_to_num(values["score"], nan=worst).reshape(2, n)
+        gain = best - began
+        better = bool(gain.mean() > gain.std(ddof=1) / math.sqrt(n))
+        said = f"{n} fresh agents: {best.mean():.4g} in the world of generation {p.best_generation}, "
+        table.note(f"{said}{began.mean():.4g} in the first one, so the {'former' if better else 'latter'} is kept")
+        if not better:
+            p.best_psi, p.best_generation = first, 1
+        p.best_score = float((best if better else began).mean())
+        self.keeper.save_model()
 
     def no_score(self) -> str:
         return (

@@ -8,7 +8,7 @@ from typing import Any
 from envolve.outer.auto.choice import Choice
 from envolve.outer.auto.facts import Facts
 from envolve.outer.auto.report_plan import TESTS
-from envolve.outer.config.distilled import DISTILLED
+from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.problem import ARS, EXPERT_SUFFIX
 from envolve.outer.distil.begin import PUPILS, TRIES
 from envolve.outer.search.searches import NES_KEYS, SEARCHES
@@ -31,8 +31,8 @@ LINEAR = {"directions": 4, "top": 2, "step_size": 0.05, "noise_std": 0.1, "test_
 # A bandit of integers or codes stores LEAST_STORED to STORED contexts, about STORED_NUMBERS numbers at most. No network
 # draws such contexts from noise.
 LEAST_STORED, STORED, STORED_NUMBERS = 64, 1024, 150_000
-# Noise and step of the search; smaller where a unit of a world adds up more than INPUTS features, and in a world that is
-# distilled: noise of 0.05 undoes half of what such a world teaches, and the search then mends what it broke itself.
+# Noise and step of the search; smaller where a unit of a world adds up more than INPUTS features, and in a distilled
+# world: noise of 0.05 undoes most of what such a world teaches, and the search then mends what it broke itself.
 NOISE, STEP, INPUTS = 0.05, 0.02, 16
 DISTILLED_NOISE, DISTILLED_STEP = 0.02, 0.01
 CHUNK = 18
@@ -94,7 +94,7 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
         spent += steps * one
     count = len(kinds) * max(1, min(choice.workers, facts.cores))
     gtn = agents["gtn"]
-    gtn["init"] = DISTILLED
+    gtn.update(init=DISTILLED, keep=CONFIRMED)
     gentle = {"noise_std": DISTILLED_NOISE, "step_size": DISTILLED_STEP}
     gtn.update({key: round(value * _smaller(facts), 4) for key, value in gentle.items() if key in gtn})
     if facts.whole:

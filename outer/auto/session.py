@@ -105,7 +105,8 @@ class SessionReport:
             "env": s.env, "world": s.world, "learner": s.learner, "search": s.search, "seconds": self.seconds,
             "real_steps": sum(v or 0 for v in self.steps.values()), "real_steps_of": self.steps,
             "random": report.plain_figure(self.found.random), "unseen": report.as_json(self.found),
-            "share": None if math.isnan(part) else part, "helped": helper(self.found) is not None, "verdict": verdict(self.found),
+            "share": None if math.isnan(part) else part, "helped": helper(self.found) is not None,
+            "verdict": verdict(self.found),
             "library": "stable-baselines3" if s.plan.library else "envolve", "seed": s.config.data["seed"],
             "run_dir": str(s.run_dir), "versions": environment_info(),
         }  # fmt: skip

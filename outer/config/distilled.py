@@ -15,12 +15,20 @@ from envolve.outer.config.yaml_lines import show
 if TYPE_CHECKING:
     from envolve.outer.config.check import Checker
 
-DISTILLED = "distilled"
+DISTILLED, CONFIRMED = "distilled", "confirmed"
+LEAST_CONFIRM = 2  # agents, of which there is a standard error
 
 
 def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     """Fills in the expert's learner and its section."""
     gtn, agents = problem.gtn_section(data), data["agents"]
+    if gtn.keep == CONFIRMED:
+        if gtn.init != DISTILLED:
+            words = f"best or last: only a run with init: {DISTILLED} has a first world to compare with"
+            checker.problem(("agents", "gtn", "keep"), gtn.keep, words)
+        elif gtn.confirm_agents < LEAST_CONFIRM:
+            words = f"at least {LEAST_CONFIRM} for keep: {CONFIRMED}"
+            checker.problem(("agents", "gtn", "confirm_agents"), str(gtn.confirm_agents), words)
     if gtn.init != DISTILLED:
         return
     if not problem.env_section(data).contextual_bandit:

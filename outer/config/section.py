@@ -76,8 +76,9 @@ class GTNSection:
     )
     keep: str = option(
         "best",
-        "world to store: best by score, or last (for scores too noisy to choose by)",
-        choices=("best", "last"),
+        "world to store: best by score; last (for scores too noisy to choose by); confirmed: the best, if it teaches "
+        "confirm_agents fresh agents more than the distilled world that the search began with, else that one",
+        choices=("best", "last", "confirmed"),
     )
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(

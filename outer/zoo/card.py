@@ -64,7 +64,7 @@ def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) 
         library,
         lambda plan: report.jobs_of(run_dir, plan, data["seed"], file),
         return_range(data),
-        problem.env_section(data).max_steps,
+        int(data["envs"][name]["max_steps"]),
     )
     return {
         "random": report.plain_figure(found.random),

@@ -51,7 +51,7 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
         raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
     try:
         with contextlib.closing(task_of(world)) as task:
-            longest = task.spec.max_episode_steps or LONGEST
+            longest = (task.spec and task.spec.max_episode_steps) or LONGEST
     except gymnasium.error.Error as e:
         raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
     folder = results_dir / FOLDER / world.task

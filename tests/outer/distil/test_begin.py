@@ -286,6 +286,45 @@ def test_a_run_that_is_stopped_trains_its_experts_once_more_only_if_they_were_no
         assert (folder / "distilled.pt").read_bytes() == (whole / "distilled.pt").read_bytes()
 
 
+@pytest.mark.parametrize("gain, kept", [(5.0, "former"), (0.1, "latter"), (-5.0, "latter"), (math.nan, "latter")])
+def test_the_best_world_is_kept_if_fresh_agents_confirm_that_it_beats_the_first(
+    gain: float, kept: str, tmp_path: Path, short: Callable[[int], None]
+) -> None:
+    """Generation 2 has the highest score. gain: of fresh agents in its world, whose standard error is 2.3."""
+    short(500)
+    gtn = {"max_iterations": 3, "keep": "confirmed", "confirm_agents": 4}
+    config = config_of(changed(gtn=gtn, ddqn_expert={"train_steps": 100}, ddqn={"train_steps": 20}), (), "test")
+    counted = []
+
+    def scored(chunk: Any, values: dict[str, Any]) -> dict[str, Any]:
+        if chunk.mode == DISTIL:
+            return values
+        if chunk.mode != BUDGET:
+            return {**values, "score": 9 + (chunk.generation == 2) + torch.arange(len(chunk.seeds)).double() / 100}
+        counted.append(int(values["real_steps"].sum()))
+        best = gain + torch.tensor([-4.0, 4.0, -4.0, 4.0]).double()
+        return {**values, "score": torch.cat((best + 10, torch.full((4,), 10.0).double()))}
+
+    said, _ = go(config, tmp_path / "whole", dispatcher=Direct(scored))
+    assert f"in the world of generation 2, 10 in the first one, so the {kept} is kept" in said
+    first, model = (read_world(str(tmp_path / "whole" / name)) for name in ("distilled.pt", "model.pt"))
+    assert torch.equal(first.flat, model.flat) == (kept == "latter")
+    assert model.score == (10.0 if kept == "latter" else 15.0)
+    before = counted.copy()
+    go(config, tmp_path / "whole", resume=True, dispatcher=Direct(scored))
+    assert files(tmp_path / "whole")[0] and counted == 2 * before
+    assert read_world(str(tmp_path / "whole" / "model.pt")).evolution_steps == model.evolution_steps
+
+
+@pytest.mark.parametrize("gtn, words", [
+    ({"init": "random", "keep": "confirmed"}, r"keep: found confirmed, expected best or last: only a run with init"),
+    ({"keep": "confirmed", "confirm_agents": 1}, r"confirm_agents: found 1, expected at least 2 for keep: confirmed"),
+])  # fmt: skip
+def test_a_first_world_to_compare_with_and_agents_for_it_are_demanded(gtn: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        config_of(changed(gtn=gtn), (), "test")
+
+
 @pytest.mark.parametrize("search", ["nes", "random"])
 def test_after_a_collapse_a_resumed_run_and_one_that_never_stopped_begin_from_the_same_world(
     search: str, tmp_path: Path, short: Callable[[int], None]
