@@ -143,7 +143,7 @@ def tested(args: Args) -> int:
     from rich.console import Console
 
     from envolve.outer.auto.report import table_of
-    from envolve.outer.zoo.card import Measuring
+    from envolve.outer.zoo.measure import Measuring
     from envolve.outer.zoo.trial import save, trial
 
     name = str(args.what).removeprefix(f"{shelf.NAMESPACE}/")
@@ -162,7 +162,7 @@ def processes(args: Args) -> int:
 
 def added(args: Args) -> int:
     from envolve.outer.zoo.add import add
-    from envolve.outer.zoo.card import Measuring
+    from envolve.outer.zoo.measure import Measuring
 
     given = asked(args)
     how = Measuring(workers=processes(args), **given)

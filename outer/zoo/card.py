@@ -6,94 +6,23 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 import envolve
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.core.registry import unknown
-from envolve.envs.outside.build import is_outside
-from envolve.envs.task import make_task
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
-from envolve.outer.auto import report
-from envolve.outer.auto.report_plan import ReportPlan, tests_of
-from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, installed, unseen_learners
-from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.auto.unseen import REAL, WORLD
 from envolve.outer.config import problem
 from envolve.outer.config.header import header_of
-from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
-from envolve.outer.reporting.names import return_range
+from envolve.outer.config.load import CONFIG_FILE, load_config
 from envolve.outer.reporting.report import number
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.search.turns import inner_agents
 
 LICENCE = "Apache-2.0"
 OF_ONE_MACHINE = re.compile(r" --(results-dir|results_dir|run-dir|run_dir|json)[ =]\S+")  # flags that name its folders
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """The unseen agents of a card."""
-
-    agents: int = 5  # of each kind
-    steps: int = 10_000  # of training
-    learners: tuple[str, ...] = ()  # kinds; (): all that the world was not evolved with
-    workers: int = 1  # processes
-
-
-def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) -> dict[str, Any]:
-    """Trains unseen agents in the world of this file, and on the task for as many steps -> their figures. Finished
-    agents are in the run's folder: an interrupted call goes on. Raises RunError, ConfigError."""
-    name = data["env_name"]
-    own = None if is_outside(name) else make_task(name)
-    if own is not None and not own.gymnasium:
-        words = "one of Gymnasium's (env_name: gymnasium:ID), on which agents of other libraries can be tested"
-        raise RunError(f"{run_dir}: found the task {name}, expected {words}")
-    agents = inner_agents(problem.gtn_section(data)) if file == MODEL else []  # a distilled world has seen none
-    inner = [problem.split_agent_name(a).learner for a in agents]
-    continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
-    library = installed()
-    found = tested(
-        run_dir,
-        unseen_learners(continuous, inner, library),
-        how,
-        library,
-        lambda plan: report.jobs_of(run_dir, plan, data["seed"], file),
-        return_range(data),
-        int(data["envs"][name]["max_steps"]),
-    )
-    return {
-        "random": report.plain_figure(found.random),
-        "unseen": report.as_json(found),
-        "library": "stable-baselines3" if library else "envolve",
-    }
-
-
-def tested(
-    folder: Path,
-    fit: Sequence[str],
-    how: Measuring,
-    library: bool,
-    jobs_of: Callable[[ReportPlan], Sequence[UnseenAgent]],
-    bounds: tuple[float, float] | None,
-    longest: int,
-) -> report.Findings:
-    """Trains unseen agents in a world, and on its task for as many steps. fit: the kinds that there are. jobs_of: all
-    agents of a plan. Finished agents are in ``folder``, so that an interrupted call goes on. bounds: worst and best
-    possible return; longest: steps of the task's episodes. Raises ConfigError, RunError."""
-    for learner in how.learners:
-        if learner not in fit:
-            raise ConfigError([unknown("--learners", learner, fit)])
-    learners = how.learners or tuple(fit)
-    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), tests_of(longest), library, ten=False)
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        rows = report.train_all(jobs_of(plan), folder / report.FILE, how.workers, Console())
-    return report.findings(rows, learners, None, bounds)
 
 
 def reported(run_dir: Path) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import REAL, WORLD, Environments, UnseenAgent, installed, unseen_learners
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.names import return_range
-from envolve.outer.zoo.card import Measuring, tested
+from envolve.outer.zoo.measure import Measuring, tested
 from envolve.worlds import shelf
 from envolve.worlds.file import ZooWorld
 from envolve.worlds.task import make_task, task_of

@@ -16,8 +16,8 @@ from envolve.outer.auto.unseen import RANDOM, UnseenAgent
 from envolve.outer.config.load import ConfigError, config_of, store_config
 from envolve.outer.search.target import NetworkTarget, make_target
 from envolve.outer.zoo.add import add
-from envolve.outer.zoo.card import Measuring
 from envolve.outer.zoo.convert import zoo_bytes
+from envolve.outer.zoo.measure import Measuring
 from envolve.worlds import shelf
 from envolve.worlds.task import make_task
 
