@@ -65,6 +65,7 @@ def prepare(
             raise ConfigError([f"{option}: found {value!r}, {words}"])
     if choice.init == DISTILLED and choice.world not in (AUTO, "bandit"):
         raise ConfigError([f"--init: found {DISTILLED}, expected random: an {choice.world} cannot hold a policy"])
+    choice = replace(choice, init=_init_of(overrides, choice.init))
     first = _unseen(plan(facts, choice, fitting, library), fitting, learners)
     data = _checked(plan(facts, choice, first, library), measured, overrides)[0].data
     kinds = _unseen_of(data, first, fitting)
@@ -82,6 +83,15 @@ def prepare(
         search=config.data["agents"]["gtn"]["search"],
     )
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
+
+
+def _init_of(overrides: Sequence[str], init: str) -> str:
+    """The first world as ``--set agents.gtn.init=...`` names it: the plan is made for that one."""
+    for text in overrides:
+        key, value = split_override(text)
+        if override_path(key) == ("agents", "gtn", "init") and value in INITS:
+            init = value
+    return init
 
 
 def _unseen(made: EvolvePlan, fitting: list[str], asked: Sequence[str]) -> list[str]:

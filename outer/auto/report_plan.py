@@ -75,11 +75,10 @@ def _fitting(facts: Facts, choice: Choice, learners: list[str], library: bool, t
             sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
         for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
             budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
-            one = _report(facts, kinds, 1, steps, library, ten)
-            most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, one)))
-            whole = _report(facts, kinds, choice.agents or max(1, most), steps, library, ten)
-            if whole.agents >= (choice.agents or least) and _seconds(facts, choice, whole) <= budget:
-                return whole, True
+            for agents in [choice.agents] if choice.agents else range(MOST_AGENTS, least - 1, -1):
+                whole = _report(facts, kinds, agents, steps, library, ten)
+                if _seconds(facts, choice, whole) <= budget:
+                    return whole, True
     return _report(facts, kinds, choice.agents or LEAST_AGENTS, steps, library, ten), False
 
 
@@ -101,13 +100,13 @@ def _report(
     return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library, ten, alone if ten else ())
 
 
-def tests_of(longest: float, quick: int = MOST_TESTS) -> int:
+def episodes_of(longest: float, quick: int = MOST_TESTS) -> int:
     """Test episodes of an unseen agent. longest: steps of an episode; quick: the most that there is time for."""
     return max(TESTS, min(MOST_TESTS, int(TEST_STEPS / longest), quick))
 
 
 def _report_tests(facts: Facts) -> int:
-    return tests_of(facts.longest, int(TEST_SECONDS / (facts.likely_length * facts.step_seconds)))
+    return episodes_of(facts.longest, int(TEST_SECONDS / (facts.likely_length * facts.step_seconds)))
 
 
 def _per_step(facts: Facts, kind: str) -> float:

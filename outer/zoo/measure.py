@@ -14,7 +14,7 @@ from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import MODEL
 from envolve.outer.auto import report
-from envolve.outer.auto.report_plan import ReportPlan, tests_of
+from envolve.outer.auto.report_plan import ReportPlan, episodes_of
 from envolve.outer.auto.unseen import UnseenAgent, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
@@ -77,7 +77,7 @@ def tested(
         if learner not in fit:
             raise ConfigError([unknown("--learners", learner, fit)])
     learners = how.learners or tuple(fit)
-    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), tests_of(longest), library, ten=False)
+    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), episodes_of(longest), library, ten=False)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         rows = report.train_all(jobs_of(plan), folder / report.FILE, how.workers, Console())

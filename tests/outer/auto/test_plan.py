@@ -17,7 +17,7 @@ from envolve.outer.auto.choice import Choice
 from envolve.outer.auto.configuration import LEAST_HIDDEN, STORED, two_digits
 from envolve.outer.auto.facts import Facts, facts_of
 from envolve.outer.auto.plan import EvolvePlan, plan
-from envolve.outer.auto.report_plan import REPORT_SHARES
+from envolve.outer.auto.report_plan import REPORT_SHARES, episodes_of
 from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
 from envolve.outer.config.load import config_of
 from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
@@ -153,6 +153,19 @@ def test_short_episodes_are_tested_more_often() -> None:
     assert tests == {1: 200, 100: 100, 200: 50, 500: 20, 1000: 10, 10**6: 10}
     game = facts(max_steps=1000, random_length=1.4)  # Blackjack: no time limit of its own
     assert made(game).report.tests == 142 and game.likely_length < 40
+
+
+def test_one_dear_agent_alone_trains_for_ten_times_the_steps() -> None:
+    of = facts(num_actions=0, action_size=1, max_steps=200, agent_seconds={"ppo": 1e-3, "sac": 0.012, "a2c": 5e-4})
+    report = made(of, ["ppo", "sac", "a2c"]).report
+    assert report.alone == ("sac",) and "(one sac)" in made(of, ["ppo", "sac", "a2c"]).text()
+    counts = [report.agents_at(kind, where) for kind in ("ppo", "sac") for where in ("world", "real", "real_10x")]
+    assert counts == [report.agents] * 5 + [1]
+
+
+@pytest.mark.parametrize("longest, quick, tests", [(100, 200, 100), (1, 200, 200), (5000, 200, 10), (100, 30, 30)])
+def test_short_episodes_are_tested_often(longest: int, quick: int, tests: int) -> None:
+    assert episodes_of(longest, quick) == tests
 
 
 def test_what_is_asked_for_is_planned_even_if_it_takes_longer() -> None:
