@@ -110,11 +110,19 @@ def test_a_signal_ends_what_compiles_and_is_no_failure(foreman, tmp_path, monkey
         if handler == "raises":
             raise KeyboardInterrupt
 
+    followed, follow = threading.Event(), ahead._follow
+
+    def following(*args):
+        followed.set()
+        return follow(*args)
+
     def send():
+        followed.wait()  # a signal within Popen itself leaves nobody who knows the process
         while not ids.exists() or len(ids.read_text().split()) < 2:
             time.sleep(0.01)
         os.kill(os.getpid(), number)
 
+    monkeypatch.setattr(ahead, "_follow", following)
     before = signal.signal(number, hear)
     try:
         threading.Thread(target=send).start()
