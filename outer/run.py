@@ -30,7 +30,7 @@ from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
 from envolve.outer.distil.begin import PUPILS, TAUGHT
 from envolve.outer.distil.kept import Kept
-from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of
+from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of, worst_for_failed
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.loop.loop import Evaluated, Generation, Loop
@@ -264,8 +264,7 @@ class Run:
         seeds = fresh_seeds(self.config.data["seed"], CONFIRM, n).repeat(2)
         values, _ = self.evaluate(torch.stack((p.best_psi, first)).repeat_interleave(n, 0), seeds, BUDGET)
         self.keeper.count(values)
-        worst = float(np.nanmin(values["score"])) if np.isfinite(values["score"]).any() else 0.0
-        best, began = np.nan_to_num(values["score"], nan=worst).reshape(2, n)
+        best, began = worst_for_failed(values["score"])[0].reshape(2, n)
         gain = best - began
         better = bool(gain.mean() > gain.std(ddof=1) / math.sqrt(n))
         said = f"{n} fresh agents: {best.mean():.4g} in the world of generation {p.best_generation}, "

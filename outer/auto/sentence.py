@@ -41,17 +41,14 @@ def best(figures: Mapping[str, Figure]) -> tuple[str, Figure] | None:
 def share(found: Findings) -> float:
     """Share of the way from random to the best real learner that the world's best agent has gone. NaN: no learner on
     the real environment is better than random."""
-    top, real = best(found.world), _best_real(found)
-    if top is None or real is None or real[1].mean <= found.random.mean:
-        return math.nan
-    return (top[1].mean - found.random.mean) / (real[1].mean - found.random.mean)
+    top = best(found.world)
+    return math.nan if top is None else _way(found, top[1].mean)
 
 
 def enough(found: Findings) -> tuple[str, int] | None:
     """The learner that comes MARK of the way on the environment with the fewest steps, and these; None: nobody does."""
-    goal = _goal(found)
     figures = [item for of in (found.real, found.real_10x) for item in of.items()]
-    able = [(f.steps, name) for name, f in figures if f.mean >= goal]
+    able = [(f.steps, name) for name, f in figures if _way(found, f.mean) >= MARK]
     if not able:
         return None
     steps, name = min(able)
@@ -62,12 +59,12 @@ def helper(found: Findings) -> tuple[str, Figure] | None:
     """The world's best learner of those that come MARK of the way in a quarter of the steps that the environment takes
     for it, or are clearly better than all on the environment. Where these are not clearly better than random, the best
     one that is. None: there is no such learner."""
-    needed, real, goal, top = enough(found), _best_real(found), _goal(found), best(found.world)
+    needed, real, top = enough(found), _best_real(found), best(found.world)
     if real is None or top is None:
         return None
     if needed is None or not _apart(real[1], found.random):
         return top if top[1].mean > found.random.mean and _apart(top[1], found.random) else None
-    able = {k: f for k, f in found.world.items() if f.mean >= goal}
+    able = {k: f for k, f in found.world.items() if _way(found, f.mean) >= MARK}
     return best({k: f for k, f in able.items() if FEWER * f.steps <= needed[1] or _apart(f, real[1])})
 
 
@@ -103,10 +100,14 @@ def verdict(found: Findings) -> str:
             f"{head}: {how}, and no learner on the real environment was clearly better than random "
             f"either ({against}; {chance}){price}."
         )
-    part = (there.mean - found.random.mean) / (reached.mean - found.random.mean)
+    part = _way(found, there.mean)
     way = f"{100 * part:.0f} % of the way from random ({_short(found.random.mean)}) to the best real learner"
     if helped is not None:
-        sure = "" if there.interval is None or _low_share(found, there) >= MARK else ", by its mean, not its interval"
+        sure = (
+            ""
+            if there.interval is None or _way(found, there.interval[0]) >= MARK
+            else ", by its mean, not its interval"
+        )
         return f"The world helped: {how}, {way} ({against}){sure}{price}."
     needed = enough(found)
     if part >= MARK and needed is not None:
@@ -129,18 +130,12 @@ def _best_real(found: Findings) -> tuple[str, Figure] | None:
     return max(ends, key=lambda b: b[1].mean) if ends else None
 
 
-def _goal(found: Findings) -> float:
-    """The return that is MARK of the way. NaN: no learner on the real environment is better than random."""
-    real = _best_real(found)
-    if real is None or not real[1].mean > found.random.mean:
+def _way(found: Findings, mean: float) -> float:
+    """Share of the way from random to the best real learner. NaN: none is better than random."""
+    real, random = _best_real(found), found.random.mean
+    if real is None or not real[1].mean > random:
         return math.nan
-    return found.random.mean + MARK * (real[1].mean - found.random.mean)
-
-
-def _low_share(found: Findings, there: Figure) -> float:
-    real = _best_real(found)
-    assert real is not None and there.interval is not None
-    return (there.interval[0] - found.random.mean) / (real[1].mean - found.random.mean)
+    return (mean - random) / (real[1].mean - random)
 
 
 def _apart(higher: Figure, lower: Figure) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Box, Discrete
 
+from envolve.envs.outside.measure import DEFAULT_STEPS
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
@@ -23,7 +24,6 @@ from envolve.worlds import shelf
 from envolve.worlds.file import ZooWorld
 from envolve.worlds.task import make_task, task_of
 
-LONGEST = 1000  # steps of an episode, where the task has no limit
 FOLDER = "zoo"  # in the folder of results: finished agents, by task
 
 
@@ -51,7 +51,7 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
         raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
     try:
         with contextlib.closing(task_of(world)) as task:
-            longest = (task.spec and task.spec.max_episode_steps) or LONGEST
+            longest = (task.spec and task.spec.max_episode_steps) or DEFAULT_STEPS
     except gymnasium.error.Error as e:
         raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
     folder = results_dir / FOLDER / world.task
