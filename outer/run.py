@@ -28,10 +28,10 @@ from envolve.outer.config import problem
 from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
-from envolve.outer.distil.begin import PUPILS, TAUGHT
+from envolve.outer.distil.first_world import first_world
 from envolve.outer.distil.kept import Kept
 from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of, worst_for_failed
-from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL
+from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.loop.loop import Evaluated, Generation, Loop
 from envolve.outer.loop.policies import Collapse, Confirmation, Unscored, collapse_note
@@ -80,12 +80,6 @@ def config_digest(config: Config) -> str:
     }
     data = {**data, **parts}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
-def best_expert(returns: np.ndarray, taught: np.ndarray | None) -> int:
-    """Index of the expert with the highest return, float64 [E]; or, where it is known, of the one whose pupils have
-    the highest mean return, float64 [E]."""
-    return int(np.argmax(returns) if taught is None else np.lexsort((returns, np.nan_to_num(taught, nan=-np.inf)))[-1])
 
 
 class Run:
@@ -217,43 +211,16 @@ class Run:
         """Lets workers train experts on the task; the search then begins with the world of the best one, distilled.pt.
         The checkpoint of generation 0 holds it, so that the experts are not trained again; until then those that have
         ended are in files."""
-        data, own = self.config.data, problem.experts(self.config.data)
-        names, count = [problem.expert(one)[0] for one in own], len(own)
+        count = len(problem.experts(self.config.data))
         kept = Kept(self.dispatcher, self.run_dir, self.keeper.digest, count)
-        had = f"; {kept.ended} have ended before" if kept.ended else ""
-        steps = {name: problem.learner_of(data, name).train_steps for name in names}
-        said = " and ".join(f"{n} {name} experts, {steps[name]:,} steps each" for name, n in Counter(names).items())
-        table.note(f"training {said}, on {self.target.name}{had}")
-        seeds = fresh_seeds(data["seed"], EXPERTS, count)
-        values, reasons = evaluate_members(
-            kept, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, own, np.arange(count)
-        )
-        scores, size = values["score"], self.strategy.centre.shape
-        fine = np.flatnonzero(np.isfinite(scores))
-        if not len(fine):
-            raise RunError(f"agents.gtn.init: distilled: all experts failed, the first because {reasons[0]}")
-        worlds = torch.from_numpy(values["world"])[fine] if "world" in values else torch.zeros(len(fine), 0)
-        if worlds.shape[1:] != size or worlds.dtype != torch.float32 or not worlds.isfinite().all():
-            words = f"worlds {worlds.dtype} {list(worlds.shape[1:])}"
-            raise RunError(f"workers distilled {words}, expected finite numbers, float32 {list(size)}")
-        taught = values.get(TAUGHT)
-        if problem.expert_section(data).chosen_by == PUPILS and (taught is None or taught.shape != scores.shape):
-            found = "no returns of pupils" if taught is None else f"returns of pupils {list(taught.shape)}"
-            raise RunError(f"workers sent {found}, expected one of each of the {count} experts")
-        best = best_expert(scores[fine], None if taught is None else taught[fine])
-        world, score, name = worlds[best].clone(), float(scores[fine][best]), names[fine[best]]
-        self._begin(lambda: world)
-        self.keeper.count(values)
+        seeds = fresh_seeds(self.config.data["seed"], EXPERTS, count)
+        first = first_world(self.config, kept, seeds, self.strategy.centre.shape, table.note)
+        self._begin(lambda: first.world)
+        self.keeper.count(first.values)
         assert isinstance(self.target, NetworkTarget)
-        self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
+        self.target.save(self.run_dir, first.world, first.score, False, self.real_steps, FIRST)
         self.keeper.save_state()
         kept.forget()
-        said = f"{name}, return {score:.4g} on the task"
-        if taught is not None:
-            returns = ", ".join(f"{names[i]} {taught[i]:.4g}" for i in fine)
-            table.note(f"the first world teaches the expert with the best pupils ({returns}): {said}")
-        else:
-            table.note(f"the first world teaches the best of them: {said}")
 
     def _confirm(self, table: LiveTable) -> None:
         """Keeps the best world if fresh agents do better in it than in the first one, by more than a standard error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
@@ -70,12 +71,17 @@ def train_experts(
     )
     returns = result.test_return.mean(1)
     fine = (result.status == 0) & np.isfinite(returns)
-    return [
-        _expert(name, learner, task, section, result.weights[i], keys[i : i + 1], int(result.real_steps[i]), returns[i])
-        if fine[i]
-        else None
-        for i in range(len(keys))
-    ]
+    made: List[Optional[Expert]] = [None] * len(keys)
+    for i in np.flatnonzero(fine):
+        key, steps, score = keys[i : i + 1], int(result.real_steps[i]), float(returns[i])
+        (policy,) = policies(name, learner, None, task, result.weights[i : i + 1], key)
+        made[i] = _walked(task, section, partial(_alone, policy), key, steps, score, learner.same_action_num)
+    return made
+
+
+def _alone(policy: Callable[[Tensor], Tensor], observation: Tensor) -> Tensor:
+    """Actions [n] or [n, A] of a policy of one member, [1, n, F] -> [1, n] or [1, n, A], at observations [n, F]."""
+    return policy(observation.unsqueeze(0))[0]
 
 
 def improved(
@@ -98,24 +104,6 @@ def _linear(
     search.train()
     score = search.score()
     return _walked(task, section, search.policy(), key, search.steps, score, 1) if np.isfinite(score) else None
-
-
-def _expert(
-    name: str,
-    learner: LearnerSection,
-    task: Task,
-    section: EnvSection,
-    weights: np.ndarray,
-    key: np.ndarray,
-    steps: int,
-    score: float,
-) -> Expert:
-    (policy,) = policies(name, learner, None, task, weights[None], key)
-
-    def act(observation: Tensor) -> Tensor:
-        return policy(observation.unsqueeze(0))[0]
-
-    return _walked(task, section, act, key, steps, float(score), learner.same_action_num)
 
 
 def _walked(

@@ -24,10 +24,11 @@ from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil import bandit, begin
 from envolve.outer.distil.begin import TRIES, spread
+from envolve.outer.distil.first_world import best_expert
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.distil.pupils import COSTS, COUNTER, OF_EACH, judged
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate
-from envolve.outer.run import EXPERTS, best_expert, config_digest
+from envolve.outer.run import EXPERTS, config_digest
 from envolve.outer.search.nes import COMPARISON, fresh_seeds, member_seeds
 from tests.outer.test_run import Direct, files, go
 
