@@ -61,12 +61,13 @@ def why_not(name: str) -> Optional[str]:
         return None
     done.parent.mkdir(parents=True, exist_ok=True)
     failed = done.with_suffix(".failed")
-    with CompilingProgress(name) as progress, _signals() as asked, _locked(done.with_suffix(".lock"), progress, asked):
+    lock = done.with_suffix(".lock")
+    with CompilingProgress(name) as progress, _Signals() as signals, _locked(lock, progress, signals):
         if done.exists():  # another process was faster
             return None
         if failed.exists():
             return f"{_remembered(failed)} (remembered; delete {failed} to try again)"
-        reason = _build(name, progress, asked)
+        reason = _build(name, progress, signals)
         if reason is None:
             done.touch()
             say(f"compiled {name} in {progress.seconds:.0f} s")
@@ -86,30 +87,38 @@ def _command(name: str) -> List[str]:
     return [sys.executable, "-m", "envolve.agents.kernels.building.foreman", name]
 
 
-def _build(name: str, progress: CompilingProgress, asked: List[int]) -> Optional[str]:
+def _build(name: str, progress: CompilingProgress, signals: _Signals) -> Optional[str]:
     progress.compile()
+    foreman: Any = None
     with tempfile.TemporaryFile() as errors:
-        foreman = subprocess.Popen(
-            _command(name),
-            cwd=IMPORTS,
-            env={**os.environ, _CHILD: "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
         try:
+            with signals.held():
+                foreman = subprocess.Popen(
+                    _command(name),
+                    cwd=IMPORTS,
+                    env={**os.environ, _CHILD: "1"},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                )
             _use_the_wait()
-            lines = _follow(foreman, progress, asked)
+            lines = _follow(foreman, progress, signals)
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(foreman.pid, signal.SIGKILL)  # with all that it started
-            foreman.wait()
-            for pipe in (foreman.stdin, foreman.stdout):
-                pipe.close()  # type: ignore[union-attr]
+            if foreman is not None:
+                _end(foreman)
         if foreman.returncode == 0:
             return None
         return f"{name} cannot be compiled on this machine: {_why(foreman.returncode, lines, errors)}"
+
+
+def _end(foreman: Any) -> None:
+    """With all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(foreman.pid, signal.SIGKILL)
+    foreman.wait()
+    for pipe in (foreman.stdin, foreman.stdout):
+        pipe.close()
 
 
 def _use_the_wait() -> None:
@@ -118,12 +127,12 @@ def _use_the_wait() -> None:
         load_numba()
 
 
-def _follow(foreman: Any, progress: CompilingProgress, asked: List[int]) -> List[str]:
+def _follow(foreman: Any, progress: CompilingProgress, signals: _Signals) -> List[str]:
     """What it said until it ended. Raises KeyboardInterrupt."""
     out, said = foreman.stdout.fileno(), b""
     counted = 0
     while True:
-        _unless_asked(asked)
+        signals.unless_asked()
         progress.tick()
         if select.select([out], [], [], _LOOK)[0]:
             more = os.read(out, 4096)
@@ -138,7 +147,7 @@ def _follow(foreman: Any, progress: CompilingProgress, asked: List[int]) -> List
                     progress.done()
             counted = len(lines)
     while foreman.poll() is None:
-        _unless_asked(asked)
+        signals.unless_asked()
         time.sleep(_LOOK / 10)
     return said.decode(errors="replace").splitlines()
 
@@ -158,41 +167,55 @@ def _why(code: int, lines: List[str], errors: IO[bytes]) -> str:
     return ": ".join([reason, *(line[:300] for line in tail)])
 
 
-def _unless_asked(asked: List[int]) -> None:
-    """Raises KeyboardInterrupt if the user wants this process to end, or if its main thread has."""
-    if asked or not threading.main_thread().is_alive():
-        raise KeyboardInterrupt
+class _Signals:
+    """Ctrl-C and SIGTERM while kernels compile. What the process does about them, it does at once; if that is to go on
+    until something is finished, as in a training, then compiling is not what it means."""
+
+    def __init__(self) -> None:
+        self.asked = False  # the user wants this process to end
+        self._before: Dict[int, Any] = {}  # handlers of the process, by signal
+        self._held: Optional[List[int]] = None  # signals that came while they were held
+
+    def __enter__(self) -> _Signals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if callable(handler):  # else it is ignored or ends the process, and then its pipe ends the foreman
+                    self._before[number] = handler
+                    signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            if signal.getsignal(number) == self._hear:  # a handler may have put another in its place
+                signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: Any) -> None:
+        self.asked = True
+        if self._held is None:
+            self._before[number](number, frame)
+        else:
+            self._held.append(number)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Signals that come within wait for its end. ``Popen`` interrupted leaves a process that nobody knows."""
+        self._held = []
+        try:
+            yield
+        finally:
+            late, self._held = self._held, None
+        for number in late:
+            self._before[number](number, None)
+
+    def unless_asked(self) -> None:
+        """Raises KeyboardInterrupt if the user wants this process to end, or if its main thread has."""
+        if self.asked or not threading.main_thread().is_alive():
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[List[int]]:
-    """The numbers of those that have come: Ctrl-C and SIGTERM. What the process does about them, it does at once; if
-    that is to go on until something is finished, as in a training, then compiling is not what it means."""
-    asked: List[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before: Dict[int, Any] = {}
-
-    def hear(number: int, frame: Any) -> None:
-        asked.append(number)
-        before[number](number, frame)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        handler = signal.getsignal(number)
-        if callable(handler):  # else it is ignored or ends the process, and the end of its pipe ends the foreman
-            before[number] = handler
-            signal.signal(number, hear)
-    try:
-        yield asked
-    finally:
-        for signum, handler in before.items():
-            if signal.getsignal(signum) is hear:  # a handler may have put another in its place
-                signal.signal(signum, handler)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, progress: CompilingProgress, asked: List[int]) -> Iterator[None]:
+def _locked(path: Path, progress: CompilingProgress, signals: _Signals) -> Iterator[None]:
     """One process at a time, where the file system can lock."""
     with path.open("w") as file:
         with contextlib.suppress(ImportError):
@@ -206,7 +229,7 @@ def _locked(path: Path, progress: CompilingProgress, asked: List[int]) -> Iterat
                     if not progress.waits:
                         progress.wait()
                         _use_the_wait()
-                    _unless_asked(asked)
+                    signals.unless_asked()
                     progress.tick()
                     time.sleep(_LOOK)
                 except OSError:

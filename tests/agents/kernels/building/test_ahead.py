@@ -100,7 +100,7 @@ def test_one_that_was_killed_may_have_lacked_memory_for_once(foreman, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("handler", ["raises", "goes on"])
-def test_a_signal_ends_what_compiles_and_is_no_failure(foreman, tmp_path, monkeypatch, number, handler):
+def test_a_signal_ends_what_compiles_and_is_no_failure(foreman, tmp_path, number, handler):
     """Also where the process means to finish something first, as a training that is stopped."""
     ids, heard = tmp_path / "ids", []
     foreman.program = SLEEPS.format(f"open({str(ids)!r}, 'a').write(str(os.getpid()) + ' ')")
@@ -110,19 +110,11 @@ def test_a_signal_ends_what_compiles_and_is_no_failure(foreman, tmp_path, monkey
         if handler == "raises":
             raise KeyboardInterrupt
 
-    followed, follow = threading.Event(), ahead._follow
-
-    def following(*args):
-        followed.set()
-        return follow(*args)
-
     def send():
-        followed.wait()  # a signal within Popen itself leaves nobody who knows the process
         while not ids.exists() or len(ids.read_text().split()) < 2:
             time.sleep(0.01)
         os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(ahead, "_follow", following)
     before = signal.signal(number, hear)
     try:
         threading.Thread(target=send).start()
@@ -137,6 +129,33 @@ def test_a_signal_ends_what_compiles_and_is_no_failure(foreman, tmp_path, monkey
     assert {p.suffix for p in (tmp_path / "new").iterdir()} == {".lock"} and compiling.under_way() is None
     foreman.program = "print(1)"
     assert ahead.why_not("ddqn") is None, "the interrupted try is not taken for a failure"
+
+
+@pytest.mark.parametrize("handler", ["raises", "goes on"])
+def test_a_signal_while_the_process_starts_ends_it_too(foreman, monkeypatch, handler):
+    started, heard, popen = [], [], subprocess.Popen
+
+    def hear(signum, frame):
+        heard.append(signum)
+        if handler == "raises":
+            raise KeyboardInterrupt
+
+    def interrupted(*args, **kwargs):
+        started.append(popen(*args, **kwargs))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)  # where Python calls the handler
+        assert heard == []
+        return started[0]
+
+    foreman.program = "import time; time.sleep(60)"
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ahead.why_not("ddqn")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM] and started[0].returncode == -signal.SIGKILL
 
 
 def ends(pid: int) -> None:
