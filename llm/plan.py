@@ -11,13 +11,14 @@ import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.shaped.halving import Training
 from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.registry import unknown
 from envolve.envs.managers.facts import measured
 from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.gym import setup as gym
 from envolve.llm.gym.setup import GymOptions
 from envolve.llm.models.chat import Budget
-from envolve.llm.models.prices import Price, parse_prices
+from envolve.llm.models.prices import Price, find_price, parse_prices
 from envolve.llm.models.request import ChatError
 from envolve.llm.ranges import WITH_RESUME, changed, given, of_other_types, out_of_range, without_effect
 from envolve.llm.settings import Settings
@@ -80,7 +81,7 @@ def make_plan(args: Args) -> Plan:
             raise ConfigError([f"--video: found a task of {engine}, expected one of this project's: see docs/mjlab.md"])
     if "compute_goal" in args.shaper_types and not task.goal_size:
         raise ConfigError([f"--shaper-types: {task.name} has no goals, so nothing for compute_goal to say"])
-    prices = read_prices(args.price)
+    prices = read_prices(args.price, args.llm)
     seed = args.seed or 0
     device, threads = hardware(engine, args.device, args.threads)
     training = Training(
@@ -132,18 +133,23 @@ def gym_options(args: Args) -> GymOptions:
     return GymOptions(
         llm=args.llm[0] if args.llm else None, base_url=args.base_url, results_dir=args.results_dir, seed=args.seed,
         json=args.json, wandb=args.wandb, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume,
-        set=tuple(args.set), max_tokens=args.max_tokens, prices=read_prices(args.price), parallel=args.parallel,
-        timeout=args.timeout, processes=args.processes, memory=round(args.memory * 2**30), seconds=3600 * args.hours,
-        allow_unprotected=args.allow_unprotected,
+        set=tuple(args.set), max_tokens=args.max_tokens, prices=read_prices(args.price, args.llm),
+        parallel=args.parallel, timeout=args.timeout, processes=args.processes,
+        memory=round(args.memory * 2**30), seconds=3600 * args.hours, allow_unprotected=args.allow_unprotected,
     )  # fmt: skip
 
 
-def read_prices(words: List[str]) -> Dict[str, Price]:
-    """Prices by model. Raises ConfigError."""
+def read_prices(words: List[str], models: List[str]) -> Dict[str, Price]:
+    """Prices by model. models: of --llm; none, or a recording, may be asked under any name. Raises ConfigError."""
     try:
-        return parse_prices(words)
+        prices = parse_prices(words)
     except ChatError as e:
         raise ConfigError([str(e)]) from None
+    if models and not any(model.startswith("replay:") for model in models):
+        spare = [name for name in prices if not any(find_price(model, {name: prices[name]}, {}) for model in models)]
+        if spare:
+            raise ConfigError([unknown("--price", spare[0], models)])
+    return prices
 
 
 def arguments(args: Args) -> Dict[str, Any]:

@@ -85,9 +85,9 @@ PRICES = {
 _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest|preview)$")
 
 
-def find_price(model: str, given: Mapping[str, Price] = {}) -> Price | None:
+def find_price(model: str, given: Mapping[str, Price] = {}, table: Mapping[str, Price] = PRICES) -> Price | None:
     """Price of a model; ``given`` overrides the table. A dated version costs the same as the model. None: unknown."""
-    for prices in (given, PRICES):
+    for prices in (given, table):
         name = model
         while name:
             if name in prices:
