@@ -26,8 +26,8 @@ import errno
 import logging
 import os
 import shlex
-import shutil
 import threading
+from collections.abc import Iterator
 
 from envolve.core import commands
 from envolve.core.memory import shortage
@@ -298,16 +298,66 @@ def explain(e: Exception) -> str:
 def goes_on(e: Exception, run_dir: Path, config: Config) -> bool:
     """Whether the same command can go on with what this run has finished: not with a damaged checkpoint, nor with code
     of the user's own that fails, nor beside another process."""
+    from envolve.outer.distil.kept import FOLDER
     from envolve.outer.search.strategy import SearchError
     from envolve.outer.search.target import ranks
 
     if isinstance(e, (BusyError, CheckpointError, SearchError)):
         return False
+    if any((run_dir / name).exists() for name in ("checkpoint.pt", FOLDER)):  # experts end before the first generation
+        return True
     with contextlib.suppress(OSError):  # a ranking has no checkpoint, only the scores of its rounds
-        return (run_dir / "checkpoint.pt").exists() or (
-            ranks(config.data) and (run_dir / "scores.csv").stat().st_size > 0
-        )
+        return ranks(config.data) and (run_dir / "scores.csv").stat().st_size > 0
     return False
+
+
+def device_is_here(args: argparse.Namespace, config: Config, single: bool) -> bool:
+    """False, and the reason is printed, if local workers cannot use the device. single: there are local workers; other
+    machines may have what this one has not, so without them it is a warning."""
+    if config.data["device"] == "cpu" or not (single or args.check):
+        return True
+    from envolve.outer.evaluate.device import unusable
+
+    problems = unusable(config.data["device"], "device")
+    if problems and single:
+        print(f"{commands.called(PROG)}: {problems[0]}", file=sys.stderr)
+        return False
+    for problem in problems:
+        print(f"warning: {problem}; workers on other machines may have it", file=sys.stderr)
+    return True
+
+
+@contextlib.contextmanager
+def quiet_threads() -> Iterator[None]:
+    """A full disk is no traceback of TensorBoard's thread: its next write raises the error in the main thread."""
+    before = threading.excepthook
+
+    def failed(failure: threading.ExceptHookArgs) -> None:
+        if not isinstance(failure.exc_value, OSError):
+            before(failure)
+
+    threading.excepthook = failed
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
+def after_failure(e: Exception, args: argparse.Namespace, run_dir: Path | None, config: Config) -> None:
+    """Says in one line what ended the run, and how to go on with what it has finished. Raises a RuntimeError that no
+    user can have caused."""
+    short = shortage(e)
+    if isinstance(e, RuntimeError) and not isinstance(e, (RunError, ExchangeError)) and not short:
+        raise e
+    print(f"{commands.called(PROG)}: {short or explain(e)}", file=sys.stderr)
+    if run_dir is None:
+        return
+    if not args.resume:
+        from envolve.outer.launch import forget_unused
+
+        forget_unused(run_dir, config)
+    if goes_on(e, run_dir, config):
+        print(f"finished generations are kept; continue with: {resume_command(args, run_dir)}", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -319,16 +369,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{commands.called(PROG)}: {e}", file=sys.stderr)
         return 2
     begun = recall_exchange(args)
-    single = workers_here(args, config)
-    if config.data["device"] != "cpu" and (single or args.check):
-        from envolve.outer.evaluate.device import unusable
-
-        problems = unusable(config.data["device"], "device")
-        if problems and single:
-            print(f"{commands.called(PROG)}: {problems[0]}", file=sys.stderr)
-            return 2
-        for problem in problems:
-            print(f"warning: {problem}; workers on other machines may have it", file=sys.stderr)
+    if not device_is_here(args, config, workers_here(args, config)):
+        return 2
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.check:
@@ -336,36 +378,17 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if begun:
         print(begun, file=sys.stderr)
-
-    before = threading.excepthook
-
-    def thread_failed(failure: threading.ExceptHookArgs) -> None:
-        if not isinstance(failure.exc_value, OSError):  # TensorBoard's thread; its next write raises it in the main one
-            before(failure)
-
-    threading.excepthook = thread_failed
     run_dir, go_on = None, None
     try:
-        run_dir = prepare(args, config)
-        go_on = f"continue with: {resume_command(args, run_dir)}"
-        interrupt.advise(go_on)
-        return execute(args, config, run_dir)
+        with quiet_threads():
+            run_dir = prepare(args, config)
+            go_on = f"continue with: {resume_command(args, run_dir)}"
+            interrupt.advise(go_on)
+            return execute(args, config, run_dir)
     except KeyboardInterrupt:
         return interrupt.stopped(commands.called(PROG), go_on)
     except (RunError, ExchangeError, OSError, ValueError, RuntimeError, MemoryError) as e:
-        short = shortage(e)
-        if isinstance(e, RuntimeError) and not isinstance(e, (RunError, ExchangeError)) and not short:
-            raise
-        print(f"{commands.called(PROG)}: {short or explain(e)}", file=sys.stderr)
-        if short and run_dir and not args.resume and not (run_dir / "checkpoint.pt").exists():
-            shutil.rmtree(run_dir, ignore_errors=True)  # no generation was finished
-            return 1
-        if run_dir and not args.resume:
-            from envolve.outer.launch import forget_unused
-
-            forget_unused(run_dir, config)
-        if run_dir and goes_on(e, run_dir, config):
-            print(f"finished generations are kept; continue with: {resume_command(args, run_dir)}", file=sys.stderr)
+        after_failure(e, args, run_dir, config)
         return 1
 
 

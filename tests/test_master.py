@@ -23,6 +23,7 @@ from envolve.experiments import run as GTN_master
 from envolve.outer.checkpoint import CheckpointError, RunError, locked
 from envolve.outer.config.load import dump_config
 from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.search.strategy import SearchError
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff, default_sigint
 from tests.outer.test_run import Direct, files, go
@@ -308,22 +309,40 @@ def test_resume_of_a_run_that_named_nothing(master, begun, conducted):
 
 
 @pytest.mark.parametrize(
-    "error, checkpoint, advised",
+    "error, left, advised",
     [
-        (RunError("no worker"), True, True),
-        (RunError("no worker"), False, False),
-        (SearchError("my_search.py: tell raised"), True, False),
-        (CheckpointError("damaged"), True, False),
+        (RunError("no worker"), "checkpoint.pt", True),
+        (RunError("no worker"), "started", False),
+        (RunError("no worker"), "experts/0.pt", True),
+        (MemoryError(), "experts/0.pt", True),
+        (ExchangeError("worker 3 failed: std::bad_alloc"), "checkpoint.pt", True),
+        (MemoryError(), "scores.csv", False),
+        (SearchError("my_search.py: tell raised"), "checkpoint.pt", False),
+        (CheckpointError("damaged"), "checkpoint.pt", False),
     ],
 )
-def test_going_on_is_advised_where_it_helps(master, begun, monkeypatch, error, checkpoint, advised):
+def test_going_on_is_advised_where_it_helps_and_nothing_is_lost(master, begun, monkeypatch, error, left, advised):
+    folders = []
+
     def fails(config, run_dir, **kwargs):
-        (run_dir / ("checkpoint.pt" if checkpoint else "started")).write_bytes(b"")
+        folders.append(run_dir.absolute())
+        (run_dir / left).parent.mkdir(exist_ok=True)
+        (run_dir / left).write_bytes(b"work")
         raise error
 
     monkeypatch.setattr("envolve.outer.launch.conduct", fails)
     code, _, err = master(GRIDWORLD)
     assert code == 1 and ("finished generations are kept; continue with" in err) == advised, err
+    assert (folders[0] / left).read_bytes() == b"work"
+
+
+def test_a_run_that_left_nothing_leaves_no_folder(master, begun, monkeypatch, tmp_path):
+    def fails(*args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr("envolve.outer.launch.conduct", fails)
+    code, _, err = master(GRIDWORLD)
+    assert code == 1 and "not enough memory" in err and not list((tmp_path / "results").iterdir())
 
 
 def test_what_a_user_is_told_to_type():

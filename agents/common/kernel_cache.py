@@ -9,14 +9,16 @@ kernels: ``compiles_nothing``.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 import os
 import sys
 import tempfile
 from pathlib import Path
 
 from envolve.core.files import read_plain
-from envolve.core.places import CODE
+from envolve.core.places import CODE, private_folder
 
 KERNELS = CODE / "agents" / "kernels"
 WAITING = ("ahead.py", "foreman.py", "registry.py")  # they have kernels compiled, and no kernel depends on them
@@ -28,15 +30,26 @@ FROZEN = (  # their constants are compiled in
 
 
 def cache_base() -> Path:
-    """``$ENVOLVE_CACHE`` or ``~/.cache/envolve``, else a temporary folder."""
-    base = Path(os.environ.get("ENVOLVE_CACHE") or Path.home() / ".cache" / "envolve")
+    """``$ENVOLVE_CACHE`` or ``~/.cache/envolve``; where that cannot be written, a folder for temporary files. That one
+    must be of this user alone, as numba unpickles what it finds there. Raises OSError if it is not."""
+    named = os.environ.get("ENVOLVE_CACHE")
+    base = Path(named) if named else Path.home() / ".cache" / "envolve"
     try:
         base.mkdir(parents=True, exist_ok=True)
-        if os.access(base, os.W_OK):
-            return base
+        usable = os.access(base, os.W_OK)
     except OSError:
-        pass  # a read-only home
-    return Path(tempfile.gettempdir()) / f"envolve-{os.getuid()}"
+        usable = False
+    if usable:
+        return base
+    other = private_folder(Path(tempfile.gettempdir()) / f"envolve-{os.getuid()}")
+    if named:
+        _say_once(f"ENVOLVE_CACHE: found {named}, where nothing can be written; kernels are kept in {other}")
+    return other
+
+
+@functools.lru_cache(maxsize=None)
+def _say_once(words: str) -> None:
+    logging.getLogger("envolve").warning(words)
 
 
 def compiles_nothing(source: Path) -> bool:

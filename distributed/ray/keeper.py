@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import tempfile
 import threading
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from envolve.core.cleaning import one_line
 from envolve.core.files import TORCH_BYTES, read_piece, read_plain, read_text
+from envolve.core.places import private_folder
 from envolve.distributed.files.board import chart_name
 from envolve.distributed.files.params_file import CONFIG_FILE, PARAMS_FILE
 from envolve.distributed.files.run_folder import DONE, REPLAY, RUN_FILE, SESSION, is_done, read_settings
@@ -264,11 +264,7 @@ def name_of(folder: Path) -> str:
 def empty_folder(name: str, term: int) -> Path:
     """An empty folder ``name/term`` for this user alone. Those of earlier hubs are removed; one of them may still write
     into its own, and so never into this. Raises OSError."""
-    outer = Path(tempfile.gettempdir()) / name
-    outer.mkdir(mode=0o700, exist_ok=True)
-    found = os.lstat(outer)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise FileExistsError(17, "found it, and it is not a folder of this user", str(outer))
+    outer = private_folder(Path(tempfile.gettempdir()) / name)
     for earlier in outer.iterdir():
         shutil.rmtree(earlier, ignore_errors=True)
     path = outer / str(term)

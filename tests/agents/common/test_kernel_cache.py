@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -89,3 +90,32 @@ def test_whose_numbers_are_compiled_in_is_part_of_the_folders_name() -> None:
     outside = {file: names for file, names in needed.items() if not file.startswith("agents/kernels/")}
     assert {"RATE_STEP", "RATE_MIN", "RATE_MAX"} <= outside["agents/ppo/rate.py"], "the finder finds"
     assert not {file: names for file, names in outside.items() if file not in kernel_cache.FROZEN}
+
+
+def test_a_folder_that_cannot_be_written_is_replaced_and_that_is_said_once(tmp_path, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("ENVOLVE_CACHE", str(Path(__file__) / "below"))
+    other = tmp_path / f"envolve-{os.getuid()}"
+    for _ in range(2):
+        assert kernel_cache.cache_base() == other
+    assert other.stat().st_mode & 0o777 == 0o700
+    assert [r.getMessage() for r in caplog.records] == [
+        f"ENVOLVE_CACHE: found {Path(__file__) / 'below'}, where nothing can be written; kernels are kept in {other}"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["of others", "link", "file"])
+def test_numba_unpickles_nothing_that_another_user_may_have_put_there(tmp_path, monkeypatch, kind) -> None:
+    monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("ENVOLVE_CACHE", str(Path(__file__) / "below"))
+    other = tmp_path / f"envolve-{os.getuid()}"
+    if kind == "file":
+        other.touch()
+    elif kind == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        other.symlink_to(tmp_path / "elsewhere")
+    else:
+        other.mkdir()
+        other.chmod(0o777)
+    with pytest.raises(FileExistsError):
+        kernel_cache.cache_base()

@@ -301,7 +301,7 @@ def test_the_hubs_folder_is_of_this_run_and_this_user(tmp_path: Path, temporary:
     following = empty_folder(name, 2)
     assert [p.name for p in temporary.glob("*/*")] == ["2"] and not list(following.iterdir())
     os.symlink(tmp_path, temporary / "link")
-    with pytest.raises(FileExistsError, match="not a folder of this user"):
+    with pytest.raises(FileExistsError, match="not a folder that this user alone can change"):
         empty_folder("link", 1)
     (tmp_path / "run" / COPY).write_text("../../etc")
     with pytest.raises(RunError, match=r"found '../../etc', expected envolve_hub_ and 16 hexadecimal digits"):
