@@ -101,7 +101,7 @@ class Child:
         self.deaths += 1
         quick = time.monotonic() - self.started_at < self._quick_seconds
         self.quick_deaths = self.quick_deaths + 1 if quick else 0
-        delay = min(self._first_delay * 2**self.quick_deaths, self._max_delay)
+        delay = backoff(self.quick_deaths, self._first_delay, self._max_delay)
         self.start_at = time.monotonic() + delay
         return delay
 
@@ -112,6 +112,11 @@ class Child:
             return "\n".join(one_line(line) for line in lines)
         except OSError as e:
             return f"({self.log_path}: {e.strerror})"
+
+
+def backoff(failures: int, first: float, most: float) -> float:
+    """Seconds to wait after so many failures in a row: 2 ``first``, then twice as long each time, at most ``most``."""
+    return min(first * 2.0 ** min(failures, 60), most)
 
 
 def ends_with_parent(signum: int = signal.SIGKILL, parent: int | None = None) -> Callable[[], None]:

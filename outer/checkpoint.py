@@ -4,7 +4,6 @@ process."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import math
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.locks import lock
 from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.search.nes import NESState
@@ -45,12 +45,10 @@ def locked(run_dir: Path) -> Iterator[None]:
     folder = os.open(run_dir, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(folder, run_dir)
         except BlockingIOError:
             words = "another process is working on this run; wait for it or stop it first"
             raise BusyError(f"{run_dir}: {words}") from None
-        except OSError:
-            pass  # a file system without locks
         yield
     finally:
         os.close(folder)

@@ -24,6 +24,8 @@ from envolve.core.plugins import PluginError, Source, check_methods, class_of
 from envolve.core.registry import Place, Registry
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.task import ARGUMENTS, ARGUMENTS_KEY, TASKS, Task, make_task
+from envolve.outer.config.problem import CURIOUS_SUFFIX, EXPERT_SUFFIX, VARY_SUFFIX
+from envolve.outer.config.sections import agent_sections
 from envolve.outer.search.search import NES_NAME, Search
 from envolve.outer.search.searches import SEARCHES, search_sections, section_key
 
@@ -165,14 +167,15 @@ def register_learner(
     check_methods(where, cls, Algorithm, needed)
     where = f"{where}: class {cls.__name__}"
     name = name.lower()
-    if not name.isidentifier() or name.endswith(("_vary", "_icm")):
+    if not name.isidentifier() or name.endswith((VARY_SUFFIX, CURIOUS_SUFFIX)):
         raise PluginError(f"{where}: found the name {name!r}, expected letters, digits and _, without _vary or _icm")
     section, actions = section or cls.section_class, actions or cls.actions
     _check_learner_section(where, section)
     if actions not in ACTIONS:
         raise PluginError(f"{where}: actions: found {actions!r}, expected one of {', '.join(ACTIONS)}")
-    if name in search_sections():
-        raise PluginError(f"{where}: agents.{name} is the section of a search, expected another name")
+    own = (name, name + VARY_SUFFIX, name + EXPERT_SUFFIX)  # its sections
+    if name not in LEARNERS and not agent_sections().keys().isdisjoint(own):
+        raise PluginError(f"{where}: agents.{name} is another section already, expected another name")
     entry = LearnerEntry(section, actions, Place(cls.__module__, cls.__qualname__))
     return _keep("learner", name, cls, entry, source, where)
 
@@ -228,7 +231,7 @@ def register_search(name: str, cls: Type[Search], source: Optional[Source] = Non
         if not isinstance(cls.section_class, type) or not dataclasses.is_dataclass(cls.section_class):
             raise PluginError(f"{where}: section_class: found {cls.section_class!r:.80}, expected a dataclass")
         _check_options(where, cls.section_class)
-        if key in (*LEARNERS, *(f"{learner}_vary" for learner in LEARNERS), "gtn", "icm"):
+        if key in agent_sections() and key not in search_sections():
             raise PluginError(f"{where}: agents.{key} is another section already, expected another name")
     return _keep("search", name, cls, cls, source, where)
 

@@ -34,12 +34,12 @@ if __name__ == "__main__":
 
 import argparse
 import contextlib
-import fcntl
 import shlex
 import time
 from collections.abc import Iterator, Sequence
 
 from envolve.core import commands
+from envolve.core.locks import lock
 from envolve.slurm import batch
 from envolve.slurm.arguments import build_parser, fleet_of
 from envolve.slurm.arrays import act, say
@@ -150,13 +150,11 @@ def step(fleet: Fleet, run_dir: Path, first: bool) -> int | None:
 def alone(run_dir: Path) -> Iterator[None]:
     """Locks the run for one watcher. Raises SetupError."""
     (run_dir / "slurm").mkdir(parents=True, exist_ok=True)
-    with open(run_dir / "slurm" / "lock", "w") as lock:
+    with open(run_dir / "slurm" / "lock", "w") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno(), run_dir)
         except BlockingIOError:
             raise SetupError(f"{run_dir}: another submit.py watches this run") from None
-        except OSError:
-            pass  # a file system without locks
         yield
 
 

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 import envolve
+from envolve.agents.off_policy.ddqn import DDQN
 from envolve.outer.config.load import config_of, load_config
+from envolve.outer.search.openai_es import OpenAIES
 from tests.outer.small import CLIFF, GRIDWORLD_FILE
 from tests.test_layout import ROOT, python_3_8
 
@@ -97,6 +99,18 @@ def test_class_in_the_running_script_is_for_the_master_only(monkeypatch) -> None
     assert "plugins" not in config.data
     with pytest.raises(envolve.PluginError, match="random is the name of a built-in search"):
         envolve.register_search("random", Mine)
+
+
+@pytest.mark.parametrize("name", ["gtn", "expert", "ars", "ddqn_expert"])
+def test_a_learner_takes_no_section_that_is_another_ones(name: str) -> None:
+    with pytest.raises(envolve.PluginError, match=f"agents.{name} is another section already"):
+        envolve.register_learner(name, DDQN)
+
+
+@pytest.mark.parametrize("name", ["Expert", "ARS_expert", "DDQN", "ddqn_expert", "DDQN_vary", "gtn"])
+def test_a_search_takes_no_section_that_is_another_ones(name: str) -> None:
+    with pytest.raises(envolve.PluginError, match=f"agents.{name.lower()} is another section already"):
+        envolve.register_search(name, OpenAIES)
 
 
 def test_rank_returns_names_and_scores(tmp_path: Path) -> None:

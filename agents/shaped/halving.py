@@ -10,6 +10,7 @@ Axes: C candidates, K agents of each; agent k of candidate c is number c K + k.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
@@ -165,24 +166,24 @@ def _rung(
     # a rung has random numbers of its own: the same ones would show the agents what they have seen
     keys = [np.tile(x + rung, len(inside)) for x in (agent_keys, env_keys)]
     envs = make_envs(t.task, members, num_envs, keys[1].tolist(), t.engine, t.threads, t.device)
-    learner = make_learner(t.learner, envs, t.section, keys[0], t.backend, t.threads)
-    agents = [a for c in inside for a in _agents(c, K)]
-    if before is not None:
-        learner.inherit(before.learner, [before.agents.index(a) for a in agents])
-    own = [runs[a] for a in agents]
-    done = len(own[0].steps)
+    with contextlib.closing(envs.task.sim):  # some engines allow one simulator per process
+        learner = make_learner(t.learner, envs, t.section, keys[0], t.backend, t.threads)
+        agents = [a for c in inside for a in _agents(c, K)]
+        if before is not None:
+            learner.inherit(before.learner, [before.agents.index(a) for a in agents])
+        own = [runs[a] for a in agents]
+        done = len(own[0].steps)
 
-    def note(p: Metrics) -> None:
+        def note(p: Metrics) -> None:
+            for i, run in enumerate(own):
+                run.add(p, i)
+            if report is not None:
+                report(p._replace(iteration=done + p.iteration), inside)
+
+        result = train_shaped(envs, learner, iterations, note, judge=last)
         for i, run in enumerate(own):
-            run.add(p, i)
-        if report is not None:
-            report(p._replace(iteration=done + p.iteration), inside)
-
-    result = train_shaped(envs, learner, iterations, note, judge=last)
-    for i, run in enumerate(own):
-        run.rung, run.failure, run.policy = rung, result.failures[i], result.policies[i]
-        run.observation_size, run.action_size = result.observation_sizes[i], result.action_sizes[i]
-        if last:
-            run.score, run.episode_scores = float(result.score[i]), result.episode_score[i].tolist()
-    envs.task.sim.close()
+            run.rung, run.failure, run.policy = rung, result.failures[i], result.policies[i]
+            run.observation_size, run.action_size = result.observation_sizes[i], result.action_sizes[i]
+            if last:
+                run.score, run.episode_scores = float(result.score[i]), result.episode_score[i].tolist()
     return Halved(runs, learner, envs, agents)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from envolve.core.child import FIRST_DELAY, MAX_DELAY
+from envolve.core.child import FIRST_DELAY, MAX_DELAY, backoff
 from envolve.core.cleaning import one_line
 from envolve.distributed.files.run_folder import RunSettings
 from envolve.distributed.programs.launch import Told
@@ -138,7 +138,7 @@ class Run:
                         if isinstance(error, actors.gone()) or placed.failures >= MOST_FAILURES:
                             return f"{text}; it cannot be kept alive"
                         log.warning("%s; started again", text)
-                        later.append((now + min(MAX_DELAY, FIRST_DELAY * 2**placed.failures), self._begin, name))
+                        later.append((now + backoff(placed.failures, FIRST_DELAY, MAX_DELAY), self._begin, name))
                     elif wrong:
                         return f"{name}: {wrong}"
                     else:

@@ -7,7 +7,6 @@ What the processes write is data from strangers: plain files only, of bounded si
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from envolve.core.descendants import session_cpu_time
+from envolve.core.locks import lock
 from envolve.core.places import IMPORTS
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.sections import GymConfig, algo_params
@@ -196,31 +196,32 @@ def _lock(folder: Path) -> int:
     """Locked descriptor that the processes of a training inherit: until the last of them has ended, no other training
     can write there. Raises RunStopped, OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)  # nothing to write to
+    file = os.open(folder / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)  # nothing to write to
     end = time.monotonic() + LINGER
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, folder)
         except BlockingIOError:
             if time.monotonic() < end:
                 time.sleep(POLL)
                 continue
-            os.close(lock)
+            os.close(file)
             raise RunStopped(f"{folder}: another training is still running there; end it first") from None
         except OSError:
-            pass  # a file system without locks
-        return lock
+            os.close(file)
+            raise
+        return file
 
 
 def _start(job: TrainingJob, limits: Limits) -> _Running:
     """Raises RunStopped, OSError."""
-    lock = _lock(job.folder)
+    file = _lock(job.folder)
     try:
         job.prepare(limits)
         now = time.monotonic()
-        return _Running(job, _process(job, lock), now, now, 0.0, now)
+        return _Running(job, _process(job, file), now, now, 0.0, now)
     finally:
-        os.close(lock)
+        os.close(file)
 
 
 def _process(job: TrainingJob, lock: int) -> subprocess.Popen[bytes]:

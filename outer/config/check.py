@@ -23,8 +23,9 @@ from envolve.outer.config import problem
 from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from envolve.outer.config.outside import outside_section
 from envolve.outer.config.references import References
-from envolve.outer.config.schema import agent_names, agent_sections, defaults, env_sections, expected, section_model
+from envolve.outer.config.schema import agent_names, defaults, expected, section_model
 from envolve.outer.config.searching import check_search
+from envolve.outer.config.sections import agent_sections, env_sections
 from envolve.outer.config.together import check_together
 from envolve.outer.config.yaml_lines import Path, show, show_key
 from envolve.outer.plugins import own, set_arguments

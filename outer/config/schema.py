@@ -16,15 +16,9 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from typing_extensions import Annotated  # Python 3.8's typing has none, and Isaac Gym needs 3.8 of eval_shapers.py
 
-from envolve.agents.common.learners import LEARNERS, has_networks
-from envolve.agents.common.sections import ICMSection, VarySection
-from envolve.envs.physics.task import PHYSICS_TASKS
-from envolve.envs.section import EnvSection
-from envolve.envs.shaping.section import ShapedSection
-from envolve.envs.task import TASKS
+from envolve.agents.common.learners import LEARNERS
 from envolve.outer.config import problem
-from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
-from envolve.outer.search.searches import search_sections
+from envolve.outer.config.sections import agent_sections, env_sections
 
 _INT64 = 2**63 - 1
 
@@ -98,25 +92,6 @@ def value_type(section: type, name: str) -> tuple[type, Sequence[Any]]:
 
 def defaults(section: type) -> dict[str, Any]:
     return {f.name: f.default for f in dataclasses.fields(section)}
-
-
-def agent_sections() -> dict[str, tuple[type, str]]:
-    """Key under ``agents`` -> (its dataclass, its kind in LEGACY_KEYS)."""
-    out: dict[str, tuple[type, str]] = {"gtn": (GTNSection, "gtn"), "icm": (ICMSection, "icm")}
-    for name, entry in LEARNERS.items():
-        out[name] = (entry.section, "learner")
-        out[name + problem.VARY_SUFFIX] = (VarySection, "vary")
-        if has_networks(name):
-            out[name + problem.EXPERT_SUFFIX] = (entry.section, "learner")
-    out[problem.EXPERT] = (ExpertSection, "expert")
-    out[problem.ARS + problem.EXPERT_SUFFIX] = (ARSSection, "expert")
-    out.update({key: (section, "search") for key, section in search_sections().items()})
-    return out
-
-
-def env_sections() -> dict[str, type]:
-    """Name of a task -> the dataclass of its section."""
-    return {**dict.fromkeys(TASKS, EnvSection), **dict.fromkeys(PHYSICS_TASKS, ShapedSection)}
 
 
 def agent_names() -> list[str]:

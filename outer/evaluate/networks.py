@@ -185,8 +185,9 @@ def solved_steps(returns: List[float], lengths: List[float], solved_reward: floa
         return np.nan, np.nan
     ends = np.cumsum(lengths)
     # a good window may begin with a bad test
-    first = next(i for i in range(solved[0], solved[0] + window) if returns[i] >= solved_reward)
-    return float(ends[first]), float(ends[solved[0] + window - 1])
+    last = solved[0] + window - 1
+    first = next((i for i in range(solved[0], last) if returns[i] >= solved_reward), last)
+    return float(ends[first]), float(ends[last])
 
 
 def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray) -> np.ndarray:
@@ -202,4 +203,6 @@ def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray
         return returns
     if gtn.rn_objective == "reward_threshold":
         return -result.train_steps - gtn.unsolved_weight * np.maximum(0.0, task.solved_reward - returns)
-    return (np.nan_to_num(result.episode_return).astype(np.float64) * result.episode_length).sum(1)
+    # Episodes of length 0 are padding. A test that failed is none: its NaN makes the score NaN, and not better.
+    tested = np.where(result.episode_length > 0, result.episode_return, 0.0)
+    return (tested.astype(np.float64) * result.episode_length).sum(1)

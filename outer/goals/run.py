@@ -107,9 +107,9 @@ class GoalRun:
         finally:
             board.close()
         self.seconds = time.monotonic() - began
-        (self.folder / CHECKPOINT).unlink(missing_ok=True)  # a run that is complete does not go on
         text = summary(self.plan, self.folder, self.scores, self.seconds)
         write_atomic(str(self.folder / "summary.txt"), text.encode())
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)  # a run that is complete does not go on
         return text
 
     # --------------------------------------------------------------------------------------------------------- files

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.task import NEVER_SOLVED
-from envolve.envs.worlds.file import write_atomic
+from envolve.envs.worlds.file import FIRST, MODEL, write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
 from envolve.outer.config.load import Config, ConfigError, load_config, store_config
 from envolve.outer.exchange.engine import Engine
@@ -24,7 +24,8 @@ from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run, config_digest
 
 MEASURED = "measured.json"
-KEPT = ("checkpoint.pt", "scores.csv", "model.pt", "params.yaml", MEASURED, "config.yaml")  # what a run goes on from
+# what a run goes on from
+KEPT = ("checkpoint.pt", "scores.csv", MODEL, FIRST, "params.yaml", MEASURED, "config.yaml")
 
 SPENT: dict[str, Callable[[Run], float]] = {  # in the units of a budget
     "generations": lambda run: run.strategy.state.generation,
@@ -134,7 +135,7 @@ def _copy(source: Path, target: Path, config: Config, budget: float) -> None:
     if not _usable(source, config, budget):
         return
     for file in reversed(KEPT):
-        with contextlib.suppress(OSError, CheckpointError):
+        with contextlib.suppress(FileNotFoundError, CheckpointError):
             shutil.copyfile(source / file, target / f".{file}.copy")
             if file == "checkpoint.pt":
                 load_checkpoint(target / f".{file}.copy", config_digest(config))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from envolve.core.child import backoff
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray.cluster import Node
 from envolve.outer.ray.evaluator import Versions, differences
@@ -150,7 +151,7 @@ class Staff:
         log.warning("%s", reason)
         member = self.drop(event.worker)
         place.failures += 1
-        place.not_before = self._clock() + min(FIRST_DELAY * 2**place.failures, MAX_DELAY)
+        place.not_before = self._clock() + backoff(place.failures, FIRST_DELAY, MAX_DELAY)
         self.look_at = min(self.look_at, place.not_before)
         if event.kind == UNFIT:
             self._bar(place, f"node {place.name}: {event.text}")

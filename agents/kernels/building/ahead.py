@@ -28,6 +28,7 @@ from envolve.agents.common.compiling import TABULAR, TASKS, CompilingProgress, s
 from envolve.agents.common.kernel_cache import mark
 from envolve.agents.kernels.building.foreman import FAILED, load_numba
 from envolve.core.files import read_text
+from envolve.core.locks import lock
 from envolve.core.places import IMPORTS
 
 CRASHED = "the process that compiled crashed"  # as foreman.py says it
@@ -218,22 +219,17 @@ class _Signals:
 def _locked(path: Path, progress: CompilingProgress, signals: _Signals) -> Iterator[None]:
     """One process at a time, where the file system can lock."""
     with path.open("w") as file:
-        with contextlib.suppress(ImportError):
-            import fcntl
-
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if not progress.waits:
-                        progress.wait()
-                        _use_the_wait()
-                    signals.unless_asked()
-                    progress.tick()
-                    time.sleep(_LOOK)
-                except OSError:
-                    break
+        while True:
+            try:
+                lock(file.fileno(), path)
+                break
+            except BlockingIOError:
+                if not progress.waits:
+                    progress.wait()
+                    _use_the_wait()
+                signals.unless_asked()
+                progress.tick()
+                time.sleep(_LOOK)
         yield
 
 

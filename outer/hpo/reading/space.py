@@ -20,7 +20,8 @@ from envolve.core.registry import nearest
 from envolve.outer.config import problem
 from envolve.outer.config.check import Checker
 from envolve.outer.config.legacy import LEGACY_KEYS
-from envolve.outer.config.schema import agent_sections, defaults, env_sections, expected, section_model, value_type
+from envolve.outer.config.schema import defaults, expected, section_model, value_type
+from envolve.outer.config.sections import agent_sections, env_sections
 from envolve.outer.config.yaml_lines import Path, show
 from envolve.outer.hpo.search import LEAST_SCALE
 from envolve.outer.hpo.space import Condition, Parameter, Space

@@ -83,6 +83,14 @@ def test_objectives_by_hand(objective, expected):
     assert scores(result, gtn, task, result.test_return.mean(1)).tolist() == expected
 
 
+def test_a_failed_test_is_not_worth_more_than_a_bad_one():
+    """As a zero it was the best return of a task whose returns are negative."""
+    gtn, result = problem.gtn_section(cliff("agents.gtn.rn_objective=auc").data), hand_made()
+    result.episode_return[0, 1] = np.nan
+    found = scores(result, gtn, make_task("Cliff", 50, -20.0), result.test_return.mean(1))
+    assert math.isnan(found[0]) and found[1] == -50.0 * 50
+
+
 def test_a_mark_out_of_reach_leaves_the_return():
     """solved_reward >= 1e9 says that there is none (spec 2.2)."""
     gtn, result = problem.gtn_section(cliff().data), hand_made()
@@ -117,6 +125,13 @@ def test_objectives_of_a_real_training(objective):
         else:
             k = sum(float(a) * int(b) for a, b in zip(logged, length) if b > 0)
         assert values["score"][i] == k and values["mean_return"][i] == r
+
+
+def test_a_window_that_reaches_the_mark_by_rounding_alone():
+    below = np.nextafter(195.0, 0)
+    for window in range(2, 40):
+        first, fires = solved_steps([below] * 60, [1.0] * 60, 195.0, window)
+        assert math.isnan(fires) or first == fires
 
 
 @pytest.mark.parametrize("lost", [math.nan, math.inf, -math.inf])
