@@ -13,16 +13,16 @@ class Command(NamedTuple):
 
     name: str  # as typed: "run", "paper transfer"
     module: str  # below envolve
-    script: str  # its old door, which messages begin with when it was started through that
+    script: str  # file name of its former script; messages begin with it if the command was started so
     about: str
     old: Dict[str, str] = {}  # flags: old name -> new name
     hidden: Tuple[str, ...] = ()  # flags that only other programs use
-    kept: Dict[str, str] = {}  # flags that still do what they did, and what is said of them
+    kept: Dict[str, str] = {}  # deprecated flags that still work -> what is said of them
     no_value: str = ""  # where a film goes if --video stands alone, as it once could
 
     @property
     def words(self) -> List[str]:
-        """How the old door is typed."""
+        """How the former script is typed."""
         folder = [] if self.script.startswith("GTN_") else self.module.split(".")[:-1]
         return ["python3", "/".join([*folder, self.script])]
 

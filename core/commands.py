@@ -1,4 +1,4 @@
-"""How a command is found, and what is said before it starts: help that is there at once, old words and wrong ones.
+"""Finds a command's module, prints its stored help, renames old flags and refuses unknown ones, before any import.
 
 ``envolve run CONFIG`` (``envolve/__main__.py``) starts the module that the table (``command_table.py``) names; its old
 script is another door to the same. Help is a text that lies in ``experiments/help/``, written by ``python3 -m

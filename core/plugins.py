@@ -1,6 +1,6 @@
 """Files of the user's own: a search, a task or a learner that a configuration names as ``my_file.py:MyClass``.
 
-This is the one place where Python is loaded by path. What may be executed, and by whom:
+What may be executed, and by whom:
 
 - The master executes a file that the user's own configuration names; the path is relative to that configuration. The
   file's SHA-256 goes into the resolved configuration (``plugins:``) and a copy of the file into the run's folder.

@@ -15,12 +15,14 @@ from envolve.core.child import ends_with_parent
 def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """``count`` spawned processes. Submit the first jobs within ``core.interrupt.deaf_children``: that starts them. An
     exception kills them: nothing of a job under way is kept."""
+    others = multiprocessing.active_children()
     executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
     try:
         yield executor
     except BaseException:
         for process in multiprocessing.active_children():
-            process.kill()
+            if process not in others:
+                process.kill()
         raise
     finally:
         executor.shutdown(wait=True)

@@ -61,7 +61,7 @@ EXIT_CODES = """\
 Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration,
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
-PROG = "GTN_master.py"  # its old door
+PROG = "GTN_master.py"  # the former script
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -218,7 +218,7 @@ def workers_here(args: argparse.Namespace, config: Config) -> bool:
 
 
 def exchange_of(args: argparse.Namespace, config: Config) -> dict[str, str]:
-    """What is kept with a run, in the header of its configuration, of where it meets its workers."""
+    """Lines for the header of config.yaml: where --resume finds the workers of this run."""
     kept = {"sync_dir": os.path.abspath(args.sync_dir)} if args.sync_dir else {}
     kept |= {"bohb_id": str(args.bohb_id)} if args.bohb_id else {}
     return {**kept, "workers": "local"} if kept and workers_here(args, config) else kept

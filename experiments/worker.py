@@ -39,7 +39,7 @@ worker may be killed and started again at any time: another worker takes over it
 which worker did what. With 'GTN_master.py CONFIG --single' the master starts its own workers, and this command is not
 needed."""
 
-PROG = "GTN_worker.py"  # its old door
+PROG = "GTN_worker.py"  # the former script
 EXIT_CODES = """\
 Exit codes: 0 told to quit by the master, 1 a worker with these ids is already running or the folder cannot be used,
 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""

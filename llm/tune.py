@@ -43,7 +43,7 @@ class Tuned:
     """Result of a tuning."""
 
     params: Tensor  # float32 [D]
-    score: float  # as the search saw it; the final test is another
+    score: float  # mean of the last generation's candidates, and no test of ``params``
     steps: int  # environment steps that it took
     history: list[tuple[int, float, float]]  # per generation: environment steps so far, mean score, best score
 

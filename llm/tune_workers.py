@@ -52,7 +52,11 @@ class Workers:
 
     def __enter__(self) -> Workers:
         self.dispatcher.__enter__()
-        self.workers.start()
+        try:
+            self.workers.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         self.dispatcher.on_wait = self.workers.poll
         return self
 

@@ -1,7 +1,7 @@
 """Has a run's kernels compiled from its command's first moment, before anything is imported that takes long.
 
-What reads configurations does. So this looks for a few words in the file and guesses; ``compiled.py`` knows, goes on
-with what was guessed right and ends it otherwise. Standard library only.
+The reader of configurations takes long to import, so this guesses from a few words of the file. ``compiled.py`` knows:
+it goes on with what was guessed right and ends it otherwise. Standard library only.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def conduct(
 def ray_engine(
     config: Config, run_dir: Path, workers_on: str, workers: int | None
 ) -> contextlib.AbstractContextManager[Engine]:
-    """Late: Ray is an extra, and takes a second to import."""
+    """Imports Ray here: it is optional, and takes a second."""
     from envolve.outer.ray.start import ray_pool
 
     return ray_pool(config.data, run_dir, workers_on, workers)

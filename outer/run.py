@@ -97,8 +97,8 @@ class Run:
         self._begin(self._taught if self.gtn.init == DISTILLED and self.keeper.resumed else None)
 
     def _begin(self, taught: Callable[[], Tensor] | None) -> None:
-        """taught: the first world, if experts taught it. After a collapse the search goes on from random worlds all the
-        same: what taught nothing once would do so again."""
+        """taught: gives the first world, if experts taught it. A search that begins again after a collapse begins with
+        random worlds: the distilled one has collapsed already."""
         keeper, run_seed = self.keeper, self.config.data["seed"]
         first = int(member_seeds(run_seed, RESTART, 0, 1)[0])
 
@@ -211,7 +211,7 @@ class Run:
         """Lets workers train experts on the task; the search then begins with the world of the best one, distilled.pt.
         The checkpoint of generation 0 holds it, so that the experts are not trained again; until then those that have
         ended are in files."""
-        count = len(problem.experts(self.config.data))
+        began, count = time.monotonic(), len(problem.experts(self.config.data))
         kept = Kept(self.dispatcher, self.run_dir, self.keeper.digest, count)
         seeds = fresh_seeds(self.config.data["seed"], EXPERTS, count)
         first = first_world(self.config, kept, seeds, self.strategy.centre.shape, table.note)
@@ -219,13 +219,14 @@ class Run:
         self.keeper.count(first.values)
         assert isinstance(self.target, NetworkTarget)
         self.target.save(self.run_dir, first.world, first.score, False, self.real_steps, FIRST)
+        self.progress.seconds += time.monotonic() - began
         self.keeper.save_state()
         kept.forget()
 
     def _confirm(self, table: LiveTable) -> None:
         """Keeps the best world if fresh agents do better in it than in the first one, by more than a standard error:
         the mean that made it the best one was the luckiest of all generations."""
-        p, first, n = self.progress, self._taught(), self.gtn.confirm_agents
+        p, first, n, since = self.progress, self._taught(), self.gtn.confirm_agents, time.monotonic()
         if torch.equal(first, p.best_psi):
             return
         seeds = fresh_seeds(self.config.data["seed"], CONFIRM, n).repeat(2)
@@ -239,6 +240,7 @@ class Run:
         if not better:
             p.best_psi, p.best_generation = first, 1
         p.best_score = float((best if better else began).mean())
+        p.seconds += time.monotonic() - since
         self.keeper.save_model()
 
     def no_score(self) -> str:

@@ -225,6 +225,7 @@ class Cluster:
         ip = LOOPBACK if alone else own_address(hosts[1])
         self.address, self.environ = f"{ip}:{free_port(ip)}", environment(alone)
         folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
+        self._folder = folder
         own = [args.python, MINE, "--run-dir", str(args.run_dir), "--python", args.python, "--address", self.address,
                f"--kill-after={args.kill_after}", f"--max-requeues={args.max_requeues}"]  # fmt: skip
         logs = args.run_dir / "slurm" / "log"
@@ -256,6 +257,8 @@ class Cluster:
 
     def __exit__(self, *exc: object) -> None:
         end([c for c in (self.others, self.head) if c is not None], STOP_SECONDS + 5)
+        with contextlib.suppress(OSError):
+            os.rmdir(self._folder)  # the head's process, on its node, removes what is in it
 
     def lost(self) -> bool:
         """Whether the head has ended."""

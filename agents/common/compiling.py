@@ -123,15 +123,15 @@ def under_way() -> Optional[str]:
 
 
 def begin(name: str, task: str) -> None:
-    """What ``beside`` does, from now on; it takes over if it is for the same."""
+    """Starts to compile in the background. A later ``beside`` for the same learner and task takes the process over."""
     if not mark(name).exists():
         _begun[name, task] = _start(name, task)
 
 
 @contextlib.contextmanager
 def beside(name: str, task: str) -> Iterator[None]:
-    """The kernels of learner ``name``, which is to train on ``task``, are compiled while this process and those that it
-    starts get ready, unless they are compiled. The process that needs them says what went wrong."""
+    """Compiles the kernels of learner ``name`` for ``task`` in the background, while this process and those that it
+    starts get ready. Does nothing if they are compiled. The process that needs them reports errors."""
     process = _begun.pop((name, task), None)
     while _begun:
         _end(_begun.popitem()[1])

@@ -30,8 +30,8 @@ class TD3Rows(AgentRows):
 
 
 class TD3(Algorithm):
-    """Three nets, actor | critic 1 | critic 2; a critic reads [observation, action]. Without ``twin``, critic 2 is not
-    there: the actor follows critic 1 alone, so where no target is needed (in bandits) nothing else changes.
+    """Three nets, actor | critic 1 | critic 2; a critic reads [observation, action]. Without ``twin`` there is
+    no critic 2. The actor follows critic 1 in any case, so results in bandits, which need no targets, are the same.
 
     The actor's action is max_action tanh(MLP(s)). The actor and all targets are updated at the decisions whose number
     is divisible by policy_delay.

@@ -38,7 +38,7 @@ HORIZON = "horizon"  # of the JSON, which may have it, too: an environment often
 NEAR = 0.85  # how like a field's name a name must be for it to count as a slip
 
 
-# those of train_goal.py which mean the same here. MRN would compare with a later state and action, which rows have not
+# Fields of train_goal.py that mean the same here. MRN is left out: it needs a later action, which rows do not have
 CRL_FIELDS = (
     "energy_fn", "contrastive_loss_fn", "logsumexp_penalty", "l2_penalty", "no_resubs", "use_c_target",
     "exploration_coef", "random_goals", "disable_entropy_actor", "use_ln", "repr_dim", "skip_connections", "activation",
@@ -80,7 +80,13 @@ class TrainParamsBase:
     critic_lr: float = option(3e-4, "Adam learning rate of the critics; CRL: of the encoders", gt=0)
     alpha_lr: float = option(3e-4, "SAC, CRL: Adam learning rate of the temperature", gt=0)
     tau: float = option(0.005, "SAC, TD3: coefficient of the soft update of the target critics", gt=0, le=1)
-    target_update_period: int = option(1, "SAC, TD3: gradient steps between updates of the targets", ge=1, le=10**6)
+    target_update_period: int = option(
+        1,
+        "SAC, TD3: gradient steps between updates of the targets; TD3 makes them only where its actor learns, too: at "
+        "every second step",
+        ge=1,
+        le=10**6,
+    )
     log_alpha_init: float = option(1.0, "SAC, CRL: initial logarithm of the temperature", ge=-20, le=20)
     hidden: tuple[int, ...] = field(
         default=(256, 256), metadata={"help": "units per hidden layer of actor and critics; CRL: of actor and encoders"}

@@ -82,7 +82,7 @@ class Contrastive:
         pass
 
     def learn(self, batch: Tensor, number: int) -> None:
-        """Does nothing: CRL counts its own updates."""
+        """Updates the networks with one batch. ``number`` is unused, as CRL counts its own updates."""
         rows = batch.transpose(1, 2)
         state, goal, action = rows[..., : self.S], rows[..., self.widths.led_to], rows[..., self.widths.action]
         self.batch = state, action, goal, goal

@@ -32,7 +32,7 @@ from envolve.outer.ray.evaluator import versions
 log = logging.getLogger("envolve")
 
 LOOK = 0.5  # s between two looks at the logs
-MOST_FAILURES = 50  # of one program, without a death
+MOST_FAILURES, HEALTHY = 50, 600.0  # of one program in a row, without a death; s after which it is not in a row
 MORE_CALLS = 12  # at once at the hub, beside one of each collector
 SECONDS = 2.0  # between two questions which programs live
 LOST_SECONDS, PATIENCE = 60.0, 600.0  # s until one that is silent needs no CPUs, after a lost node and otherwise
@@ -60,7 +60,8 @@ class Placed:
     actor: actors.Handle
     reserves: bool
     seen: float
-    failures: int = 0
+    began: float  # its latest start
+    failures: int = 0  # in a row
 
 
 class Run:
@@ -100,11 +101,13 @@ class Run:
 
     def _place(self, name: str, cpus: float) -> None:
         """Starts a program on an actor of its own."""
-        self.placed[name] = Placed(actors.begin(RayRole, cpus=cpus), cpus > 0, time.monotonic())
+        now = time.monotonic()
+        self.placed[name] = Placed(actors.begin(RayRole, cpus=cpus), cpus > 0, now, now)
         self._begin(name)
 
     def _begin(self, name: str) -> None:
         p, actor = self._programs[name], self.placed[name].actor
+        self.placed[name].began = time.monotonic()
         what = p.role, p.worker, p.cpus, self._versions, self.hub, self.keeper
         self._calls.begin((RUN, name, actor), actor, "run", *what)
 
@@ -133,7 +136,7 @@ class Run:
                         continue
                     placed.seen = math.inf  # it has ended, and is not silent
                     if error is not None:
-                        placed.failures += 1
+                        placed.failures = placed.failures + 1 if now - placed.began < HEALTHY else 1
                         text = f"{name}: {_words(error)}"
                         if isinstance(error, actors.gone()) or placed.failures >= MOST_FAILURES:
                             return f"{text}; it cannot be kept alive"

@@ -60,7 +60,7 @@ class GoalPolicies:
         return Episodes(healthy(first.near), "decisions near the goal", healthy(first.length), more)
 
     def film(self, name: str, member: int, seed: int, path: Path, score: str) -> None:
-        run = dataclasses.replace(self.plan.run, seed=seed - member)  # the stage adds the member
+        run = dataclasses.replace(self.plan.run, seed=seed - member)  # the stage adds ``member`` to the seed
         film_member(dataclasses.replace(self.plan, run=run), self._learner(), member, path, score)
 
     def _learner(self) -> GoalLearner:

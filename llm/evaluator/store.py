@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,10 @@ class Store:
         else:
             write_atomic(str(path), text.encode())
         self._lock = threading.Lock()
-        self.results = {str(line["id"]): line for _, line in json_lines.read(folder / RESULTS)}
+        self.results = {str(line["id"]): line for line in _lines(folder / RESULTS, "id")}
         self.waiting = {
             str(line["id"]): str(line["code"])
-            for _, line in json_lines.read(folder / REQUESTS)
+            for line in _lines(folder / REQUESTS, "id", "code")
             if line["id"] not in self.results
         }
 
@@ -87,3 +88,13 @@ class Store:
             json_lines.append(self.folder / RESULTS, result)
             self.results[result["id"]] = result
             self.waiting.pop(result["id"], None)
+
+
+def _lines(path: Path, *keys: str) -> Iterator[dict[str, Any]]:
+    """Lines that have all keys. Raises StoreError, JSONLinesError, OSError."""
+    for number, line in json_lines.read(path):
+        missing = [key for key in keys if key not in line]
+        if missing:
+            found = ", ".join(line) or "no key"
+            raise StoreError(f"{path}, line {number}: found {found}, expected {' and '.join(keys)}; remove the line")
+        yield line

@@ -158,7 +158,15 @@ class Chat:
                 name = f"call {calls[i].index}"
                 mine.append(threading.Thread(target=one, args=(i, reserved), name=name, daemon=True))
                 self._running.add(mine[-1])
-                mine[-1].start()
+                try:
+                    mine[-1].start()
+                except RuntimeError as error:  # the machine has no room for another thread
+                    self._running.discard(mine.pop())
+                    if reserved is not None:
+                        self.ledger.release(reserved)
+                    self._room.release()
+                    broken.append(error)
+                    break
             for thread in mine:
                 thread.join()
         except KeyboardInterrupt:

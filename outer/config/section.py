@@ -164,6 +164,4 @@ class ExpertSection:
         "",
         "ars begins with the linear policy nearest to that of this learner, which trains first; empty: with zeros",
     )
-    fit_steps: int = option(
-        0, "steps of the fit of the reward; 0: 2,000 for discrete actions, 3,000 for continuous ones", ge=0, le=10**7
-    )
+    fit_steps: int = option(0, "steps of the fit of the reward; 0: 3,000", ge=0, le=10**7)

@@ -46,12 +46,13 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     fitted = fit_in_units if options.standardise else fit_bandit
     size, p = world_size("se", task, section), len(seeds)
     how = task, section, seeds.numpy(), False, gtn.backend, threads
-    budget = failed = learner.train_steps  # real steps of an expert, and of one that diverged
+    budget, failed = learner.train_steps, [learner.train_steps] * p  # real steps of an expert; of one that diverged
     if options.imitate:
         assert isinstance(learner, ARSSection)
         first = learner_of(config, options.imitate)
-        budget, failed = budget + first.train_steps, first.train_steps
+        budget += first.train_steps
         teachers = train_experts(options.imitate, first, *how)
+        failed = [first.train_steps if teacher is None else budget for teacher in teachers]
         each = seeds.numpy()[:, None]
         made = [improved(task, section, learner, teacher, key) for teacher, key in zip(teachers, each)]
     else:
@@ -60,7 +61,7 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     worlds, taught = torch.zeros(p, size), torch.full((p,), torch.nan, dtype=torch.float64)
     cost = {name: np.zeros(p, np.int64) for name in COSTS}
     cost["train_steps"] += budget
-    cost["real_steps"] += [failed if one is None else one.steps for one in made]
+    cost["real_steps"] += [lost if one is None else one.steps for one, lost in zip(made, failed)]
     by_pupils = options.chosen_by == PUPILS
     for i, one in enumerate(made):
         if one is None:

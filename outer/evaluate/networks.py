@@ -33,7 +33,7 @@ MODES = {
     REAL: "train on the real task until it is solved",
     REAL_BUDGET: "train on the real task until it is solved, for train_steps at most",
 }
-# A bandit's episodes have one step: what is said per episode is another schedule on the task. There agents explore as
+# A bandit's episodes have one step, so a decay per episode is a different schedule on the task. There agents explore as
 # the published ones do (experiments/paper/common/learners.py).
 GREEDY = {"eps_init": 1.0, "eps_min": 0.01, "eps_decay": 0.9, "init_episodes": 10}
 PUBLISHED_EXPLORATION: Dict[str, Dict[str, Any]] = {"ddqn": GREEDY, "duelingddqn": GREEDY}

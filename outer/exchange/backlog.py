@@ -38,9 +38,9 @@ class Patience:
 
     The first holder is late after factor x median (and ``least``), then another worker gets the chunk too; each further
     holder has twice the time of the one before. A chunk that as many workers have as there are, or ``max_attempts``, is
-    given up after 32 x factor x median and ``hopeless``: then it hangs wherever it goes. That is a day, for it is the
-    one place where a clock ends a chunk: a busy machine makes the latest chunks, and so the median, longer too, and
-    among short trainings there may be one of hours. math.inf as factor: never.
+    given up after 32 x factor x median and ``hopeless``: then it hangs wherever it goes. ``hopeless`` is a day, as no
+    other rule ends a chunk by time: a busy machine makes every chunk slow, and among short trainings there may be one
+    of hours. math.inf as factor: never.
     """
 
     max_attempts: int = 5

@@ -11,8 +11,8 @@ it, and they come back in the order of the chunks. What can go wrong, and what i
 - a chunk takes much longer than the others: other workers get it too, the first answer counts;
 - workers died of a chunk ``max_attempts`` times, or it hangs wherever it goes: NaN scores with the reason;
 - a worker answers as another, or with results of another shape: the chunk goes to another and it does not count as
-  a try; three in a row, and the worker gets none for a while. If that becomes of all, it waits and says so, as nothing
-  that is finished gets lost by waiting for a worker that can be trusted;
+  a try; three in a row, and the worker gets none for a while. If that happens to every worker, the master waits and
+  says so: no finished result is lost by waiting;
 - a result of another run, generation or master: discarded;
 - no workers, or no news for long: said in the log, with the command that helps.
 """
@@ -57,7 +57,8 @@ class Dispatcher:
     ``interval`` is the time between heartbeats and ``worker_timeout`` how long a worker may be without one, in seconds;
     ``patience``: when a chunk is late or hopeless; ``on_wait`` is called four times per interval while it waits;
     ``threads``: how many files are read or written side by side where the file system is slow (16, or none if ``files``
-    are given); ``advice``: what to say where there is no worker, from an id that is free; default: how to start one.
+    are given); ``advice``: takes an id that is free, and gives the log's hint if there is no worker; default: how to
+    start one.
 
     Either :meth:`evaluate` a list of chunks, or :meth:`submit` them one by one and ask for each :meth:`result`.
     """

@@ -50,8 +50,8 @@ class Engine(Protocol):
 
 
 class ChunkCheck:
-    """Says whether workers would reject a chunk. The latest configuration is looked at once: it has thousands of chunks
-    and is not to be changed meanwhile."""
+    """Says whether workers would reject a chunk. The latest configuration is checked once, as thousands of chunks share
+    it. Callers must not change it."""
 
     def __init__(self) -> None:
         self._config: dict[str, Any] | None = None  # that passed

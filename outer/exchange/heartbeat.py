@@ -26,7 +26,7 @@ log = logging.getLogger("envolve")
 
 MAX_BEAT_BYTES = 8192
 KNOWN, USUAL_BYTES = 8192, 1024  # workers that are remembered, and the most bytes of their files
-MOST_DIGITS = 18  # of a worker's id: of a longer one no master hears
+MOST_DIGITS = 18  # of a worker's id; masters ignore longer ones
 MAX_WORDS = 1000  # characters that a file has to say to people
 ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
 STARTING = "starting"  # what a worker is doing before it can take a chunk

@@ -9,13 +9,15 @@ from torch import Tensor
 from typing_extensions import Self
 
 from envolve.outer.exchange.engine import Unfit, evaluate_all
+from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.messages import Chunk, ChunkResult, result_of
 
 Evaluate = Callable[[dict[str, Any], Tensor, Tensor, str], dict[str, Any]]  # config, worlds, seeds, mode -> values
 
 
 class InProcess:
-    """:class:`envolve.outer.exchange.engine.Engine` on one core. What ``evaluate`` raises is raised by ``submit``."""
+    """:class:`envolve.outer.exchange.engine.Engine` on one core. What ``evaluate`` raises is raised by ``submit``, and
+    a result that is unfit is an ExchangeError, as there is no other worker."""
 
     def __init__(self, evaluate: Evaluate, run_id: str = "here") -> None:
         self.run_id, self._evaluate = run_id, evaluate
@@ -23,7 +25,11 @@ class InProcess:
         self._results: list[ChunkResult | None] = []
 
     def evaluate(self, chunks: Sequence[Chunk], unfit: Unfit | None = None) -> list[ChunkResult]:
-        return evaluate_all(self, chunks)
+        results = evaluate_all(self, chunks)
+        for chunk, result in zip(chunks, results if unfit else ()):
+            if unfit and (wrong := unfit(result)):
+                raise ExchangeError(f"{chunk.label}: {wrong}")
+        return results
 
     def submit(self, chunk: Chunk) -> int:
         self._results.append(result_of(chunk, "", self._evaluate(chunk.config, chunk.worlds, chunk.seeds, chunk.mode)))

@@ -110,8 +110,8 @@ class LocalProcesses:
 def start_some(
     bohb_id: int, sync_dir: str | os.PathLike[str], plugins: str | os.PathLike[str] | None, free_id: int = 0
 ) -> str:
-    """What a user types to start a worker for the master with BOHB-ID ``bohb_id``, from an id that is free, in
-    whatever folder they stand. plugins: as of :class:`LocalWorkers`."""
+    """Shell command that starts workers of the master with BOHB-ID ``bohb_id``, in any folder. free_id: the first id
+    that no worker has; plugins: as of :class:`LocalWorkers`."""
     words = [*commands.typed("GTN_worker.py"), str(bohb_id), str(free_id), "--sync-dir", os.path.abspath(sync_dir)]
     words += [] if plugins is None else ["--plugins", os.path.abspath(plugins)]
     return f"start some, one per core: {shlex.join(words)} &"

@@ -43,10 +43,10 @@ class Rounds:
         self.unfit: Unfit | None = None
         self.scanned_at = float("-inf")
         self._look_for_late = False  # once per scan: a chunk is late after seconds
-        self.accepted_at: float | None = None  # a result, last; once read, it may be forgotten
+        self.accepted_at: float | None = None  # when the last result was accepted; the reader may reset it
 
     def forget(self, ticket: int | None = None) -> None:
-        """A later answer to this chunk, or to any, answers nothing that was asked."""
+        """Forgets this chunk, or all. Later answers to it are discarded."""
         for index in list(self._sent) if ticket is None else [ticket]:
             for sha256 in self._sent.pop(index, ()):
                 self._issued.pop(sha256, None)

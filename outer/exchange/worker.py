@@ -168,8 +168,8 @@ class Worker:
         self._heartbeat.beat()
 
     def _insist(self, action: Callable[[], Any]) -> None:
-        """Writes the result and retries while the disk is full or the folder read-only: no finished result is thrown
-        away."""
+        """Repeats ``action``, a change of a file, while the disk is full or the folder read-only. No finished result is
+        lost."""
         said = -60.0
         while True:
             try:

@@ -69,7 +69,8 @@ class AgentTrials:
             content = json.loads(read_plain(path, TABLE_BYTES))
         except (FileNotFoundError, ValueError):
             return []
-        return content["agents"] if content.get("config") == config.data else []
+        fits = isinstance(content, dict) and isinstance(content.get("agents"), list)
+        return content["agents"] if fits and content.get("config") == config.data else []
 
     def _train(self, config: Config, trial: Trial, first: int, count: int) -> list[dict[str, Any]]:
         """Trains agents ``first`` to ``count`` - 1, agent i in world i modulo their number."""

@@ -22,7 +22,7 @@ from envolve.outer.hpo.axes import Axis, shown
 from envolve.outer.hpo.standings import succeeded
 from envolve.outer.hpo.trial import Plain, Record
 
-LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
+LEAST, MOST = 10, 300  # trials: no importance with fewer; with more, an evenly spaced sample, to save minutes
 FEW = 5  # trials per parameter, below which a forest finds shares in noise
 TREES, SEED = 64, 0
 # Intervals by the delete-d jackknife (Shao and Wu 1989, https://doi.org/10.1214/aos/1176347263), which needs no trial

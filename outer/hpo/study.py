@@ -35,7 +35,7 @@ class Study:
     name: str  # the file's, without .yaml
     config: Config  # the base with ``set`` applied
     space: Space
-    evaluate: str  # "nes" or "agent"
+    evaluate: str  # "nes", "agent" or "goal"
     loss: str
     repeats: int
     agents: int

@@ -28,8 +28,8 @@ def begin(
     apart: Optional[str] = None,
     name: Optional[str] = None,
 ) -> Handle:
-    """Starts an actor. threads: calls that it may serve at once; node: where it has to be; apart: a node where it is
-    only if there is no other; default: anywhere, spread over all nodes if it reserves no CPU; name: for ``named``."""
+    """Starts an actor. threads: calls that it may serve at once; node: where it has to be; apart: a node to avoid
+    unless it is the only one; default: anywhere, spread over all nodes if it reserves no CPU; name: for ``named``."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -21,7 +21,7 @@ from envolve.outer.exchange.pairs import pack, unpack
 from envolve.outer.exchange.sources import sources
 from envolve.outer.ray.codec import Drawn, NotDrawn, answer, drawing, work_of
 
-CONFIGS, GROUNDS = 64, 2  # that a worker remembers, the latest; its driver counts along
+CONFIGS, GROUNDS = 64, 2  # the latest that a worker keeps; its driver counts along, to know what to send
 Versions = dict[str, str]
 
 

@@ -108,7 +108,7 @@ class NES:
         self.state.generation += 1
 
     def renew(self) -> None:
-        """Instead of ``tell``: the same, and the generation counts."""
+        """Instead of ``tell``: restarts the search, and the generation counts."""
         self.restart()
         self.state.generation += 1
 

@@ -119,6 +119,10 @@ def test_a_failure_is_tried_again_and_a_mistake_is_not(
     assert go(tmp_path / "run") == "" and len(failed) == 2
     assert results(tmp_path / "run") == expected
     monkeypatch.setattr(run, "MOST_FAILURES", 2)
+    with monkeypatch.context() as patch:  # failures far apart are not in a row
+        patch.setattr(run, "HEALTHY", 0.0)
+        failed.clear()
+        assert go(tmp_path / "apart") == "" and len(failed) == 2
     monkeypatch.setattr(role, "run_evaluator", lambda *_: 1 / 0)
     assert go(tmp_path / "two") == "evaluator: division by zero; it cannot be kept alive"
 

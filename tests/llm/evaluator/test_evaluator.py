@@ -207,5 +207,9 @@ def test_every_result_is_in_tensorboard(tmp_path) -> None:
 
 def test_another_evaluators_folder_is_refused(tmp_path) -> None:
     Store(tmp_path, SETTINGS)
+    (tmp_path / "requests.jsonl").write_text('{"id": "a", "code": "x"}\n{"id": "b"}\n')
+    with pytest.raises(StoreError, match=r"requests.jsonl, line 2: found id, expected id and code; remove the line"):
+        Store(tmp_path, SETTINGS)
+    (tmp_path / "requests.jsonl").unlink()
     with pytest.raises(StoreError, match="'task': found 'Cartpole', expected 'Ant'"):
         Store(tmp_path, {**SETTINGS, "task": "Ant"})

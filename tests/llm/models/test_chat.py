@@ -97,6 +97,22 @@ def lines(path):
     return [line for line in map(json.loads, path.read_text().splitlines()) if "sent" not in line]
 
 
+def test_a_machine_without_room_for_a_thread_keeps_nothing_reserved(tmp_path, monkeypatch) -> None:
+    chat, start, started = make(Scripted(), budget=Budget(usd=1000), parallel=3), threading.Thread.start, []
+
+    def refuses(thread):
+        if thread.name == "call 2" and not started:
+            started.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    with chat:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            chat.ask(calls(1, 2, 3))
+        assert texts(chat.ask(calls(1, 2, 3, 4))) == ["reply 1", "reply 2", "reply 3", "reply 4"]
+
+
 def test_replies_come_in_the_order_of_calls(tmp_path) -> None:
     with make(Scripted(), tmp_path / "run" / "calls.jsonl", parallel=3) as chat:
         assert texts(chat.ask(calls(4, 2, 9, 0, 7))) == ["reply 4", "reply 2", "reply 9", "reply 0", "reply 7"]
