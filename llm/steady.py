@@ -98,7 +98,7 @@ class Steady(Evolution):
         self._total = s.iterations * self.search.samples
         self._asked = 0
         self._under_way: dict[int, Individual] = {}  # asked for and not told
-        self._vetted: set[int] = set()  # vetted
+        self._vetted: set[int] = set()
         self._training: tuple[int, ...] = ()
         self._over: set[int] = set()  # may be told
         self._seen: list[Individual] = []  # that the search has been told, and those in training
@@ -146,13 +146,14 @@ class Steady(Evolution):
     # ------------------------------------------------------------------------------------------------ the coordinator
 
     def _coordinate(self) -> None:
+        act = {ASK: self._ask_now, TRAIN: self._train_now, TELL: self._tell_now}
         try:
             for event in self._events():
                 if self._written:
                     self._written -= 1  # of an earlier session
                 else:
                     json_lines.append(self.folder / EVENTS, event._asdict() | {"ids": list(event.ids)})
-                getattr(self, f"_{event.do}_now")(event.ids)
+                act[event.do](event.ids)
         except BaseException as e:
             self._broken = e
         self._work.put(None)

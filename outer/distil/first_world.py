@@ -65,10 +65,12 @@ def best_expert(returns: np.ndarray, taught: np.ndarray | None) -> int:
 
 def _worlds(values: Values, fine: np.ndarray, size: torch.Size) -> Tensor:
     """Worlds of the experts ``fine``, float32 [n, D]. Raises RunError if workers sent something else."""
-    worlds = torch.from_numpy(values[WORLD])[fine] if WORLD in values else torch.zeros(len(fine), 0)
+    expected = f"finite numbers, float32 {list(size)}, of each of {len(fine)} experts"
+    if WORLD not in values:
+        raise RunError(f"workers distilled no worlds, expected {expected}")
+    worlds = torch.from_numpy(values[WORLD])[fine]
     if worlds.shape[1:] != size or worlds.dtype != torch.float32 or not worlds.isfinite().all():
-        found = f"worlds {worlds.dtype} {list(worlds.shape[1:])}"
-        raise RunError(f"workers distilled {found}, expected finite numbers, float32 {list(size)}")
+        raise RunError(f"workers distilled {worlds.dtype} {list(worlds.shape[1:])}, expected {expected}")
     return worlds
 
 

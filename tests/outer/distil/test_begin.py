@@ -378,6 +378,28 @@ def test_returns_of_pupils_that_do_not_fit_are_one_line(
         go(config, tmp_path, dispatcher=Direct(other))
 
 
+@pytest.mark.parametrize(
+    "world, words",
+    [
+        (None, "no worlds"),
+        (torch.zeros(1, 3), r"torch.float32 \[3\]"),
+        (torch.full((1, 1), torch.nan), r"torch.float32 \[1\]"),
+    ],
+)
+def test_worlds_that_do_not_fit_are_one_line(
+    tmp_path: Path, short: Callable[[int], None], world: torch.Tensor | None, words: str
+) -> None:
+    short(500)
+
+    def other(chunk: Any, values: dict[str, Any]) -> dict[str, Any]:
+        left = {k: v for k, v in values.items() if k != begin.WORLD}
+        return left if world is None else {**left, begin.WORLD: world}
+
+    config = config_of(changed(ddqn_expert={"train_steps": 100}), (), "test")
+    with pytest.raises(RunError, match=f"workers distilled {words}, expected finite numbers, float32"):
+        go(config, tmp_path, dispatcher=Direct(other))
+
+
 def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[int], None]) -> None:
     short(500)
 
