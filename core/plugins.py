@@ -16,23 +16,22 @@ What may be executed, and by whom:
   the user's own allows its folder first.
 
 A file stands alone: it may import installed packages and ``envolve``, but not its neighbours, of which no checksum
-would be known. What was hashed is what is executed: the bytes are read once. Python 3.8.
+would be known. What was hashed is what is executed: the bytes are read once (``core/by_path.py``). Python 3.8.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 import os
 import re
 import sys
 import traceback
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
+from envolve.core.by_path import module_of
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.registry import nearest
 
@@ -90,30 +89,12 @@ def _execute(path: str, data: bytes, sha256: Optional[str]) -> Source:
     stem = os.path.basename(path)[:-3]
     name = f"envolve_plugin_{found[:16]}_{stem}"
     if name not in sys.modules:
-        loader = _Bytes(name, os.path.abspath(path), data)
-        spec = importlib.util.spec_from_file_location(name, loader.path, loader=loader)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses and type hints look their module up
         try:
-            loader.exec_module(module)
+            module_of(name, os.path.abspath(path), data)
         except Exception as e:
-            del sys.modules[name]
             raise PluginError(f"{place(e, path)}: {said(e)}") from e
     _sources[found] = data
     return Source(path, found, sys.modules[name])
-
-
-class _Bytes(SourceFileLoader):
-    """Executes bytes that were read before, and no cached code."""
-
-    def __init__(self, name: str, path: str, data: bytes) -> None:
-        super().__init__(name, path)
-        self.data = data
-
-    def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.data, self.path)
-        return code
 
 
 def said(error: BaseException) -> str:

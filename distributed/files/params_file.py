@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import logging
-import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from envolve.core.by_path import module_of
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.registry import nearest
 from envolve.distributed.files.params import HORIZON, ParamsError, TrainParamsBase
@@ -153,20 +152,12 @@ def _class_of(path: Path) -> type[TrainParamsBase]:
 def _module(path: Path) -> ModuleType:
     """Imports a file under a unique name, so that the params.py of two runs are two modules. Modules beside the file
     cannot be imported: a run's folder keeps a copy of this one file only."""
-    source = str(path.resolve()).encode() + read_plain(path, TEXT_BYTES)
-    name = f"envolve_params_{hashlib.sha256(source).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    data = read_plain(path, TEXT_BYTES)
+    name = f"envolve_params_{hashlib.sha256(str(path.resolve()).encode() + data).hexdigest()[:16]}"
+    if path.suffix != ".py":
         raise ParamsError(f"{path}: found no Python file, expected one that ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there for what annotations mean
-    try:
-        with _in_users_words(path):
-            spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    with _in_users_words(path):
+        return module_of(name, str(path), data)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ defines any subset of ``SHAPER_TYPES`` with the signatures that ``envs/physics/t
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import logging
 import os
@@ -25,7 +24,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 from torch import Tensor
 
-from envolve.core.files import UnfitFileError, check_plain
+from envolve.core.by_path import module_of
+from envolve.core.files import TEXT_BYTES, UnfitFileError, read_plain
 from envolve.envs.graph.check import GraphError
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
 
@@ -160,15 +160,12 @@ def candidate_name(path: Path) -> str:
 
 def _import(path: Path) -> ModuleType:
     try:
-        check_plain(path)
+        data = read_plain(path, TEXT_BYTES)
     except UnfitFileError as e:
         raise WrongOutput(f"{path}: {e.strerror}") from None
-    spec = importlib.util.spec_from_file_location(f"envolve_candidate_{path.stem}", str(path))
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise WrongOutput(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(f"envolve_candidate_{path.stem}", str(path), data, listed=False)
 
 
 def _shaper(module: ModuleType, name: str, path: Path) -> Shaper:
@@ -209,7 +206,7 @@ def failure_of(error: BaseException, where: str, step: int) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)
     there = os.path.abspath(where)  # Python 3.10 and later have an absolute path in a frame, whatever was asked for
     own = [f for f in frames if os.path.abspath(f.filename) == there]
-    own = own or [f for f in frames if "/envs/shap" not in f.filename]
+    own = own or [f for f in frames if not any(ours in f.filename for ours in ("/envs/shap", "/core/by_path"))]
     lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
     reason = traceback.format_exception_only(type(error), error)[-1].strip()
     kind = type(error).__name__

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import importlib.util
 import linecache
 import math
 import sys
@@ -16,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from envolve.core.by_path import module_of
+from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.llm.gym.allowlist import BUILTINS
 from envolve.llm.gym.reward import MEMORY, METHOD
 
@@ -35,13 +36,8 @@ class BadReward(Exception):
 def load_class(env_file: Path, class_name: str) -> tuple[type, dict[str, Any]]:
     """Class of env.py, and the plain values of its module that a reward may name (FPS, TERRAIN_LENGTH, ...)."""
     sys.path.insert(0, str(env_file.parent))  # other files and folders of env_code can be imported by their names
-    spec = importlib.util.spec_from_file_location("user_env", env_file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{env_file}: cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["user_env"] = module
     try:
-        spec.loader.exec_module(module)
+        module = module_of("user_env", str(env_file), read_plain(env_file, TABLE_BYTES))
     except Exception as e:
         raise UserError(f"{env_file}: {type(e).__name__}: {e}") from e
     found = getattr(module, class_name, None)
