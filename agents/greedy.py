@@ -14,7 +14,7 @@ from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection, TabularSection, VarySection
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.ppo import policy as ppo_policy
-from envolve.agents.ppo.training import nets_for
+from envolve.agents.ppo.policy import Nets
 from envolve.agents.train import algorithm
 from envolve.envs.task import Task
 
@@ -54,10 +54,11 @@ def _of_table(flat: Tensor, task: Task) -> Policy:
     return lambda obs: q[obs.argmax(-1)].argmax(-1)
 
 
-def _of_ppo(task: Task, hyper: object, own: Tensor) -> Policy:
-    agents, S = ppo_policy.networks(task, hyper), task.action_size  # type: ignore[arg-type]
-    nets = nets_for(task, agents, hyper.section)  # type: ignore[attr-defined]
-    params = torch.cat((own[:, :S], stack(own[:, S:], agents, widest(agents))), 1)
+def _of_ppo(task: Task, hyper: Hyper, own: Tensor) -> Policy:
+    agents = ppo_policy.networks(task, hyper)
+    actor, critic = widest(agents)
+    nets = Nets(task.action_size, actor, critic, hyper.section.squash)  # type: ignore[attr-defined]
+    params = ppo_policy.padded(own, agents, nets)
 
     def policy(obs: Tensor) -> Tensor:
         noise = torch.zeros(obs.shape[:2] + (nets.actor.outputs,))

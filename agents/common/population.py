@@ -11,7 +11,7 @@ import ctypes
 import functools
 import logging
 from dataclasses import replace
-from typing import Any, List, Sequence, Tuple, Type
+from typing import Any, Iterator, List, Sequence, Tuple, Type
 
 import numpy as np
 import torch
@@ -74,6 +74,16 @@ def initial_weights(agents: Sequence[Nets], keys: np.ndarray) -> np.ndarray:
 def widest(agents: Sequence[Nets]) -> Nets:
     """Networks that all agents fit into: each with the largest number of hidden units."""
     return tuple(max(same, key=lambda net: net.hidden) for same in zip(*agents))
+
+
+def by_depth(agents: Sequence[Nets], hyper: Hyper) -> Iterator[Tuple[np.ndarray, List[Nets], Nets]]:
+    """Members whose networks have the same depth: their rows int64 [L], their networks, and those that all of these fit
+    into. Networks of one depth are stacked, the narrower ones padded with units that stay zero."""
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):
+        rows = np.flatnonzero(depth == layers)
+        part = [agents[i] for i in rows.tolist()]
+        yield rows, part, widest(part)
 
 
 def embedding(own: Nets, stacked: Nets) -> Tensor:

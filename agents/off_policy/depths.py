@@ -15,7 +15,7 @@ from torch import Tensor
 from envolve.agents.common.hyper import Hyper, column
 from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
-from envolve.agents.common.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
+from envolve.agents.common.population import by_depth, initial_weights, keep_pages, nets_of, stack, unstack
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import capturable, test_episodes
 from envolve.agents.common.sections import ICMSection
@@ -44,11 +44,8 @@ def train_population(
     agents = nets_of(algorithm, task, job.hyper)
     weights = initial_weights(agents, job.keys)
     result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
-    depth = np.maximum(1, job.hyper["hidden_layer"])
-    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
-        rows = np.flatnonzero(depth == layers)
-        part, group = [agents[i] for i in rows], job.take(rows)
-        nets = widest(part)
+    for rows, part, nets in by_depth(agents, job.hyper):
+        group = job.take(rows)
         params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
         width = column(group.hyper, "hidden_size", params.device, torch.int64)
         curiosity = None if icm is None else ICM(task, icm, torch.as_tensor(group.keys, device=device))
@@ -66,11 +63,8 @@ def test_trained(
     them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
     agents, s = nets_of(algorithm, task, hyper), hyper.section
     returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
-    depth = np.maximum(1, hyper["hidden_layer"])
-    for layers in np.unique(depth):
-        rows = np.flatnonzero(depth == layers)
-        part, group = [agents[i] for i in rows], hyper.take(rows)
-        nets = widest(part)
+    for rows, part, nets in by_depth(agents, hyper):
+        group = hyper.take(rows)
         params = stack(torch.as_tensor(weights[rows]), part, nets)
         of = algorithm(task, group, nets, params, column(group, "hidden_size", params.device, torch.int64))
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.population import stack
 from envolve.agents.ppo.returns import normalise
 from envolve.core import rng
 from envolve.envs.nets.networks import PRELU_INIT, MLPShape, activate_, forward, init_flat
@@ -77,6 +78,11 @@ def initial_weights(
             weights[rows, offset : offset + net.size] = flat.numpy()
             offset += net.size
     return weights.astype(np.float32)
+
+
+def padded(own: Tensor, agents: Sequence[Tuple[MLPShape, ...]], nets: Nets) -> Tensor:
+    """Agents that all fit into ``nets``, with units that stay zero: float32 [P, >= D_i] -> [P, D]."""
+    return torch.cat((own[:, : nets.std], stack(own[:, nets.std :], agents, (nets.actor, nets.critic))), 1)
 
 
 def orthogonal_flat(net: MLPShape, key: Tensor, counter: int, gain: float) -> Tensor:

@@ -14,7 +14,7 @@ Axes: T decisions, L members still in training, N environments, K episodes, D pa
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, Optional, Tuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from envolve.agents.common.early_out import early_out
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
-from envolve.agents.common.population import keep_pages, stack, unstack, widest
+from envolve.agents.common.population import by_depth, keep_pages, unstack
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
 from envolve.agents.common.rollout import capturable, test_episodes
 from envolve.agents.common.sections import ICMSection, PPOSection
@@ -33,7 +33,6 @@ from envolve.agents.ppo.policy import Nets
 from envolve.agents.ppo.rollout import PPOMembers, Rollout
 from envolve.agents.ppo.update import Epochs
 from envolve.core import rng
-from envolve.envs.nets.networks import MLPShape
 from envolve.envs.task import Task
 
 NEVER = 2**62  # a decision or an episode that does not come
@@ -213,38 +212,26 @@ def train_population(
     weights = ppo_policy.initial_weights(task, agents, hyper, job.keys)
     S = task.action_size  # standard deviations, in front of the networks
     result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
-    depth = np.maximum(1, hyper["hidden_layer"])
-    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
-        rows = np.flatnonzero(depth == layers)
-        part, group = [agents[i] for i in rows], job.take(rows)
-        own = torch.as_tensor(weights[rows], device=device)
-        params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
+    for rows, part, (actor, critic) in by_depth(agents, hyper):
+        group, nets = job.take(rows), Nets(S, actor, critic, s.squash)
+        params = ppo_policy.padded(torch.as_tensor(weights[rows], device=device), part, nets)
         curiosity = None if icm is None else ICM(task, icm, torch.as_tensor(group.keys, device=device))
-        run = PPO(group, nets_for(task, part, s), params, curiosity, cuda_graph and params.is_cuda)
+        run = PPO(group, nets, params, curiosity, cuda_graph and params.is_cuda)
         run.train()
-        trained = unstack(run.params[:, S:], part, widest(part), weights.shape[1] - S)
+        trained = unstack(run.params[:, S:], part, (actor, critic), weights.shape[1] - S)
         result.put(rows, run, torch.cat((run.params[:, :S], trained), 1))
     return result
-
-
-def nets_for(task: Task, agents: Sequence[Tuple[MLPShape, MLPShape]], s: PPOSection) -> Nets:
-    """What agents of one depth are padded to."""
-    actor, critic = widest(agents)
-    return Nets(task.action_size, actor, critic, s.squash)
 
 
 def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
     them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
-    agents, S = ppo_policy.networks(task, hyper), task.action_size
+    agents = ppo_policy.networks(task, hyper)
     s: PPOSection = hyper.section  # type: ignore[assignment]
     returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
-    depth = np.maximum(1, hyper["hidden_layer"])
-    for layers in np.unique(depth):
-        rows = np.flatnonzero(depth == layers)
-        part, own = [agents[i] for i in rows], torch.as_tensor(weights[rows])
-        nets = nets_for(task, part, s)
-        params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
+    for rows, part, (actor, critic) in by_depth(agents, hyper):
+        nets = Nets(task.action_size, actor, critic, s.squash)
+        params = ppo_policy.padded(torch.as_tensor(weights[rows]), part, nets)
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
 
         def policy(obs: Tensor, step: Tensor, nets: Nets = nets, params: Tensor = params) -> Tensor:
