@@ -59,9 +59,4 @@ def _of_ppo(task: Task, hyper: Hyper, own: Tensor) -> Policy:
     actor, critic = widest(agents)
     nets = Nets(task.action_size, actor, critic, hyper.section.squash)  # type: ignore[attr-defined]
     params = ppo_policy.padded(own, agents, nets)
-
-    def policy(obs: Tensor) -> Tensor:
-        noise = torch.zeros(obs.shape[:2] + (nets.actor.outputs,))
-        return ppo_policy.act(nets, params, obs, noise, task.max_action)[0]
-
-    return policy
+    return lambda obs: ppo_policy.greedy(nets, params, obs, task.max_action)

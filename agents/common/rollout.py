@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -133,3 +133,19 @@ def test_episodes(
         state, total, t, over = advance(world, state, action, total, t, over, skip, noise)
     task.release(state)
     return total, t.sum(1)
+
+
+def final_test(run: Any, test: Callable[[Tensor, Tensor, Tensor], Tuple[Tensor, Tensor]]) -> Tensor:
+    """Test returns of every member's final policy on the real task, float64 [P, T]; NaN where a member has no policy.
+
+    run: the training loop, which has ended; its ``real_steps`` grow by the steps of the test. test: members int64 [L],
+    and key and first of ``test_episodes`` -> what that returns.
+    """
+    rows = (run.status == 0).nonzero()[:, 0]
+    shape = (len(run.status), run.s.test_episodes)
+    returns = torch.full(shape, torch.nan, dtype=torch.float64, device=rows.device)
+    if len(rows):
+        key = rng.fold(run.keys[rows], rng.FINAL_TEST)
+        returns[rows], steps = test(rows, key, torch.zeros_like(key))
+        run.real_steps[rows] += steps
+    return returns

@@ -24,7 +24,7 @@ from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.replay import Replay, capacity
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED
-from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
+from envolve.agents.common.rollout import final_test, make_world, repeat, reset_uniforms, reward_noise, test_episodes
 from envolve.agents.off_policy.algorithm import Algorithm, Rows
 from envolve.core import rng
 
@@ -252,12 +252,4 @@ class OffPolicy:
         return test_episodes(self.task, policy, key, first, self.s.test_episodes, self.s.same_action_num)
 
     def final_test(self) -> Tensor:
-        """Test returns of every member's final policy on the real task, float64 [P, T]; NaN where a member has no
-        policy."""
-        ok = self.status == 0
-        returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
-        if ok.any():
-            key = rng.fold(self.keys[ok], rng.FINAL_TEST)
-            returns[ok], steps = self._test(self.final.take(ok.nonzero()[:, 0]), key, torch.zeros_like(key))
-            self.real_steps[ok] += steps
-        return returns
+        return final_test(self, lambda rows, key, first: self._test(self.final.take(rows), key, first))

@@ -136,6 +136,12 @@ def act(nets: Nets, params: Tensor, obs: Tensor, noise: Tensor, max_action: floa
     return drawn.clamp(-max_action, max_action), drawn, out
 
 
+def greedy(nets: Nets, params: Tensor, obs: Tensor, max_action: float) -> Tensor:
+    """The most likely action for the world: obs [L, N, F] -> int64 [L, N] or float32 [L, N, A]."""
+    noise = torch.zeros(obs.shape[:2] + (nets.actor.outputs,), device=obs.device)
+    return act(nets, params, obs, noise, max_action)[0]
+
+
 def log_prob(nets: Nets, params: Tensor, out: Tensor, action: Tensor, max_action: float) -> Tensor:
     """Log-probability log pi(action) -> [L, B]. out: the actor's output [L, A, B]; action: as stored, [L, 1 or A,
     B]."""

@@ -26,7 +26,7 @@ from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import by_depth, keep_pages, unstack
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
-from envolve.agents.common.rollout import capturable, test_episodes
+from envolve.agents.common.rollout import capturable, final_test, test_episodes
 from envolve.agents.common.sections import ICMSection, PPOSection
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo.policy import Nets
@@ -177,23 +177,15 @@ class PPO:
         key_of_noise = rng.fold(key, rng.EXPLORE)[:, None, None]
 
         def policy(obs: Tensor, step: Tensor) -> Tensor:
-            noise = torch.zeros(obs.shape[:2] + (self.nets.actor.outputs,), device=obs.device)
-            if s.test_noise:
-                noise = ppo_policy.noise(self.nets, key_of_noise, step)
+            if not s.test_noise:
+                return ppo_policy.greedy(self.nets, params, obs, task.max_action)
+            noise = ppo_policy.noise(self.nets, key_of_noise, step)
             return ppo_policy.act(self.nets, params, obs, noise, task.max_action)[0]
 
         return test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
 
     def final_test(self) -> Tensor:
-        """Test returns of every member's final policy on the real task, float64 [P, T]; NaN where a member has no
-        policy."""
-        ok = self.status == 0
-        returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
-        if ok.any():
-            key = rng.fold(self.keys[ok], rng.FINAL_TEST)
-            returns[ok], steps = self._test(self.params[ok], key, torch.zeros_like(key))
-            self.real_steps[ok] += steps
-        return returns
+        return final_test(self, lambda rows, key, first: self._test(self.params[rows], key, first))
 
 
 def train_population(
@@ -235,8 +227,7 @@ def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
 
         def policy(obs: Tensor, step: Tensor, nets: Nets = nets, params: Tensor = params) -> Tensor:
-            noise = torch.zeros(obs.shape[:2] + (nets.actor.outputs,))
-            return ppo_policy.act(nets, params, obs, noise, task.max_action)[0]
+            return ppo_policy.greedy(nets, params, obs, task.max_action)
 
         tested = test_episodes(task, policy, key, torch.zeros_like(key), s.test_episodes, s.same_action_num)
         returns[rows], steps[rows] = (x.numpy() for x in tested)
