@@ -10,7 +10,7 @@ from typing import Any
 
 from envolve.core.files import TABLE_BYTES, read_text
 from envolve.envs.worlds.file import write_atomic
-from envolve.llm.gym.train import MAX_MODEL, JobOutcome, read_plain
+from envolve.llm.gym.train import MAX_MODEL, JobOutcome, read_if_plain
 
 OUTCOME, MODEL = "outcome.json", "model.zip"
 
@@ -63,7 +63,7 @@ class Sample:
         if outcome.error is not None:
             self.fail(outcome.kind, outcome.error)
             return
-        data = read_plain(self.folder / "out" / MODEL, MAX_MODEL)
+        data = read_if_plain(self.folder / "out" / MODEL, MAX_MODEL)
         if data is None:
             self.notes.append("it left no model.zip")
         else:

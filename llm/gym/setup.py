@@ -17,7 +17,7 @@ from envolve.llm.gym.agree import disagreement
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.reward import step_call
 from envolve.llm.gym.sections import GymConfig
-from envolve.llm.gym.train import Limits, read_plain
+from envolve.llm.gym.train import Limits, read_if_plain
 from envolve.llm.models.chat import Chat, make_chat
 from envolve.llm.models.ledger import Budget
 from envolve.llm.models.prices import Price
@@ -126,7 +126,7 @@ def _folder(config: GymConfig, options: GymOptions) -> Path:
         write_atomic(str(folder / CONFIG_FILE), now)
         return folder.resolve()
     folder = options.resume
-    before = read_plain(folder / CONFIG_FILE, MAX_USER_TEXT)
+    before = read_if_plain(folder / CONFIG_FILE, MAX_USER_TEXT)
     if before is None:
         raise ConfigError([f"--resume {folder}: found no config.json, expected the folder of a run"])
     if before != now:
@@ -153,11 +153,11 @@ def find_env(name: str, places: Sequence[Path]) -> UserEnv:
     folder = there[0].resolve()
     texts = {}
     for file in ("step.py", "task_description.txt"):
-        data = read_plain((folder / file).resolve(), MAX_USER_TEXT)
+        data = read_if_plain((folder / file).resolve(), MAX_USER_TEXT)
         if data is None or not data.strip():
             raise ConfigError([f"{folder / file}: found no text, expected {_ASKED[file]}"])
         texts[file] = data.decode("utf-8", "replace")
-    initial = read_plain((folder / "initial_reward_prompt.txt").resolve(), MAX_USER_TEXT)
+    initial = read_if_plain((folder / "initial_reward_prompt.txt").resolve(), MAX_USER_TEXT)
     if step_call(texts["step.py"]) is None and "compute_reward" not in texts["step.py"]:
         raise ConfigError([f"{folder / 'step.py'}: found no self.compute_reward(...), expected step to call it"])
     return UserEnv(
@@ -167,7 +167,7 @@ def find_env(name: str, places: Sequence[Path]) -> UserEnv:
 
 def check_agreement(env: UserEnv, class_name: str) -> None:
     """Warns where step.py is not the step of env.py. Raises ConfigError where rewards for one fail in the other."""
-    text = read_plain(env.folder / "env_code" / "env.py", MAX_USER_TEXT) or b""
+    text = read_if_plain(env.folder / "env_code" / "env.py", MAX_USER_TEXT) or b""
     error, warning = disagreement(text.decode("utf-8", "replace"), class_name, env.step)
     if error:
         raise ConfigError([f"{env.folder / 'step.py'}: {error}"])

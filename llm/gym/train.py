@@ -118,7 +118,7 @@ class TrainingJob:
         write_atomic(str(self.folder / "job.json"), json.dumps(values, indent=1).encode())
 
 
-def read_plain(path: Path, limit: int) -> bytes | None:
+def read_if_plain(path: Path, limit: int) -> bytes | None:
     """Bytes of a plain file of at most ``limit`` bytes; None for anything else. Links are not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -132,7 +132,7 @@ def read_plain(path: Path, limit: int) -> bytes | None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    data = read_plain(path, MAX_JSON)
+    data = read_if_plain(path, MAX_JSON)
     try:
         value = json.loads(data) if data else {}
     except (ValueError, RecursionError):
@@ -328,7 +328,7 @@ def _how_it_died(folder: Path, code: int | None, limits: Limits) -> str:
         -signal.SIGABRT: "it aborted, perhaps for lack of memory",
         -signal.SIGSEGV: "it crashed (SIGSEGV)",
     }
-    log = read_plain(folder / "log.txt", MAX_LOG)
+    log = read_if_plain(folder / "log.txt", MAX_LOG)
     last = (log or b"").decode(errors="replace").strip().splitlines()[-3:]
     text = names.get(code or 0, f"the process of the training ended with code {code}")
     return text + (f"; it last wrote: {_text(' | '.join(last)[-500:], 500)}" if last else "")

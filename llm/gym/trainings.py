@@ -13,7 +13,7 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.finals import Finalist, best_first, final_seed, finalists
 from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.sections import GymConfig
-from envolve.llm.gym.train import MAX_MODEL, JobOutcome, Limits, RunStopped, TrainingJob, read_plain, run_jobs
+from envolve.llm.gym.train import MAX_MODEL, JobOutcome, Limits, RunStopped, TrainingJob, read_if_plain, run_jobs
 
 BENCHMARK = "benchmark"  # folder of the training with the environment's own reward
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
@@ -84,7 +84,7 @@ class Trainings:
             return outcome
         self._warn([note for note in outcome.notes if not note.startswith("warm start: from")])
         for name in ("eval.json", "eval.gif"):
-            data = read_plain(folder / "out" / name, MAX_MODEL)
+            data = read_if_plain(folder / "out" / name, MAX_MODEL)
             if data is not None:
                 write_atomic(str(self.folder / name), data)
         return outcome

@@ -15,7 +15,7 @@ pytest.importorskip("stable_baselines3")
 from envolve.llm.gym import train
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.method import with_reward
-from envolve.llm.gym.train import JobOutcome, Limits, TrainingJob, _outcome, _Running, read_plain, run_jobs
+from envolve.llm.gym.train import JobOutcome, Limits, TrainingJob, _outcome, _Running, read_if_plain, run_jobs
 from envolve.llm.vetting.jail import locks as jail
 from tests.llm.gym.test_method import Base
 from tests.llm.gym.user import ENV, method, write_config, write_user_env
@@ -284,6 +284,8 @@ def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:
     secret.write_text('{"final": {"fitness_score": 1.0}}')
     (out / "result.json").unlink()
     (out / "result.json").symlink_to(secret)
-    assert read_plain(out / "result.json", 1000) is None
+    assert read_if_plain(out / "result.json", 1000) is None
     os.mkfifo(out / "pipe")
-    assert read_plain(out / "pipe", 1000) is None and read_plain(secret, 3) is None and read_plain(secret, 1000)
+    assert (
+        read_if_plain(out / "pipe", 1000) is None and read_if_plain(secret, 3) is None and read_if_plain(secret, 1000)
+    )
