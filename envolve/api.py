@@ -18,10 +18,11 @@ from envolve.envs.outside.build import is_outside
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.outer import plugins
-from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, config_of, load_config, store_config
+from envolve.outer.config.load import Config, ConfigError, config_of, load_config, store_config
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.exchange.machine import OWN_SYNC
 from envolve.outer.launch import conduct, forget_unused, new_run_dir
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.reporting.summary import RunSummary, summary_text
 from envolve.outer.search.search import Search
@@ -179,7 +180,7 @@ def _reachable(config: Config) -> None:
 
 
 def _result(run_dir: Path, summary: RunSummary) -> Result:
-    curve = read_curve(run_dir / "scores.csv")
+    curve = read_curve(run_dir / SCORES)
     shaper = summary.kind == "shaper"
     world = run_dir / ("params.yaml" if shaper else "model.pt")
     if shaper:

@@ -41,13 +41,14 @@ from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import unusable
 from envolve.outer.evaluate.goals import GoalProblem
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, flag, read_learner, read_section
+from envolve.outer.goals.arguments import Parser, add_section, flag, read_learner, read_section
 from envolve.outer.goals.evolution import GoalEvolution
 from envolve.outer.goals.evolution_report import PICTURE, picture, summary
 from envolve.outer.goals.evolve_sections import EvolveSection, Inner
 from envolve.outer.goals.members import GoalMembers, engine_of
 from envolve.outer.goals.sections import AGENTS
 from envolve.outer.loop.loop import Generation
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.wandb_run import check_wandb, followed

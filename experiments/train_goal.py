@@ -32,10 +32,11 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import empty_folder, exit_code
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
-from envolve.outer.goals.arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, flag, make_plan, stored_plan
+from envolve.outer.goals.arguments import GoalPlan, Parser, build_parser, flag, make_plan, stored_plan
 from envolve.outer.goals.report import GoalTable
-from envolve.outer.goals.run import CHECKPOINT, POLICY, GoalRun, Interrupted
+from envolve.outer.goals.run import POLICY, GoalRun, Interrupted
 from envolve.outer.goals.video import check_film, film_of, film_path
+from envolve.outer.names import CHECKPOINT, CONFIG_FILE
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.wandb_run import check_wandb, followed
 from envolve.outer.shapers.video import VideoError

@@ -24,6 +24,7 @@ from envolve.llm.ranges import WITH_RESUME, changed, given, of_other_types, out_
 from envolve.llm.settings import Settings
 from envolve.llm.tune import TuneSettings
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.reporting.wandb_run import check_wandb
 from envolve.outer.shapers.plan import (
     check_video,
@@ -38,8 +39,6 @@ from envolve.outer.shapers.plan import (
 
 if TYPE_CHECKING:
     from envolve.llm.arguments import Args
-
-CONFIG_FILE = "config.yaml"
 
 
 class Plan(NamedTuple):

@@ -20,7 +20,7 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.llm.evolution import Evolution
 from envolve.llm.finals import Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
-from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
+from envolve.llm.plan import Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with
 from envolve.llm.reporting.board import BoardWatcher
 from envolve.llm.reporting.films import films_of
@@ -42,6 +42,7 @@ from envolve.llm.vetting.vet import Vetter
 from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import environment_info
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import duration
 from envolve.outer.reporting.wandb_run import followed

@@ -14,6 +14,7 @@ from pathlib import Path
 from envolve.agents.common.compiling import TABULAR, TASKS, begin
 from envolve.agents.kernels.building.without_torch import NEED_NONE
 from envolve.core.files import read_plain
+from envolve.outer.names import CONFIG_FILE
 
 CONFIG_BYTES = 1_000_000
 _WORDS = re.compile(r"^ *(env_name|agent_name|device): *([\w.-]+)", re.MULTILINE)
@@ -33,7 +34,7 @@ def guess(argv: Sequence[str]) -> tuple[str, str] | None:
     """The learner and the task of a run, if its learner has kernels. Raises OSError, ValueError."""
     files = [word for word in argv if word.endswith(".yaml")]
     folders = [folder for option, folder in zip(argv, argv[1:]) if option == "--resume"]
-    path = Path(folders[0]) / "config.yaml" if folders else Path(files[0]) if files else None
+    path = Path(folders[0]) / CONFIG_FILE if folders else Path(files[0]) if files else None
     if path is None:
         return None
     said = dict(_WORDS.findall(read_plain(path, CONFIG_BYTES).decode()))

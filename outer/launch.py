@@ -19,12 +19,13 @@ from rich.console import Console
 
 from envolve.envs.outside.build import DESCRIPTION_FILE
 from envolve.outer.checkpoint import locked
-from envolve.outer.config.load import CONFIG_FILE, Config
+from envolve.outer.config.load import Config
 from envolve.outer.config.problem import executes_own_code
 from envolve.outer.evaluate.compiled import compiled_beside
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.local_workers import LocalWorkers, start_some
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.ray.address import FILES, RAY
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.report import LiveTable

@@ -17,11 +17,11 @@ from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments.policies.episodes import Episodes, PolicyError, read_policy_file
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
+from envolve.outer.names import CONFIG_FILE, HUMAN
 from envolve.outer.search.nes import RETEST, member_seeds
-from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.video import film
 
-POLICY, CONFIG = "best.pt", "config.yaml"
+POLICY = "best.pt"
 KINDS: dict[str, type] = {
     "weights": Tensor, "observation_mean": Tensor, "observation_scale": Tensor, "sizes": Tensor, "task": str,
     "candidate": str, "learner": str,
@@ -67,7 +67,7 @@ class ShaperPolicies:
         ConfigError, PolicyError."""
         self.path = folder / POLICY
         self.content = read_policy_file(self.path, KINDS)
-        config = self._config(folder / CONFIG)
+        config = self._config(folder / CONFIG_FILE)
         self.activation, self.types = config["hyperparameters"]["activation_fn"], config["settings"]["shaper_types"]
         self.task, name = self.content["task"], self.content["candidate"]
         if name == HUMAN:

@@ -21,13 +21,12 @@ from envolve.llm.reporting.page_parts import (
     verdicts,
 )
 from envolve.llm.search.individual import HUMAN, Individual, best_of
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.page.charts import INK, PALETTE, intervals
 from envolve.outer.page.common import beside, closing, configuration, finite, score_range, score_text, span, with_unit
 from envolve.outer.page.parts import Code, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import precise
-
-CONFIG = "config.yaml"
 
 
 def fits(folder: Folder) -> bool:
@@ -35,7 +34,7 @@ def fits(folder: Folder) -> bool:
 
 
 def read(folder: Folder) -> Page:
-    config = folder.yaml(CONFIG)
+    config = folder.yaml(CONFIG_FILE)
     arguments = config.get("arguments")
     arguments = arguments if isinstance(arguments, dict) else {}
     everyone = load(folder)
@@ -85,7 +84,7 @@ def read(folder: Folder) -> Page:
     )
     versions = config.get("versions")
     said = {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
-    page.add("Configuration", *configuration(folder, CONFIG, folder.text(CONFIG), said))
+    page.add("Configuration", *configuration(folder, CONFIG_FILE, folder.text(CONFIG_FILE), said))
     closing(page, folder)
     return page
 

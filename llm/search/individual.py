@@ -17,10 +17,11 @@ from envolve.core.registry import nearest
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.values import GraphError
 from envolve.outer.config.yaml_lines import show
+from envolve.outer.names import HUMAN
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]  # (role, content): "system", "user", "assistant"
 
-INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN = "initial", "improve", "crossover", "repair", "human"
+INITIAL, IMPROVE, CROSSOVER, REPAIR = "initial", "improve", "crossover", "repair"
 EDIT = "edit"  # improve, by changes of single places
 OPERATORS = (INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN, EDIT)  # human: the task's own shapers, the reference
 SCORE, REWARD = "score", "reward"  # names in ``curves``, beside the components of the reward

@@ -25,10 +25,10 @@ from envolve.outer.auto.prepare import Prepared
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Findings, helper, share, verdict
 from envolve.outer.checkpoint import RunError, locked
-from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, environment_info, load_config, store_config
+from envolve.outer.config.load import Config, ConfigError, environment_info, load_config, store_config
 from envolve.outer.exchange.machine import OWN_SYNC
 from envolve.outer.launch import conduct, forget_unused, new_run_dir
-from envolve.outer.loop.run_keeper import SCORES
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import duration

@@ -27,8 +27,9 @@ from envolve.envs.outside.spaces import Action, read_action
 from envolve.envs.outside.watch import TooSlow, again, watched
 from envolve.envs.task import NEVER_SOLVED, make_task
 from envolve.envs.worlds.file import MODEL, read_world
-from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.config.load import load_config
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, evaluate
+from envolve.outer.names import CONFIG_FILE
 
 SB3 = {"ppo": "PPO", "a2c": "A2C", "dqn": "DQN", "sac": "SAC", "td3": "TD3"}
 DISCRETE, CONTINUOUS = ("ppo", "dqn", "a2c"), ("ppo", "sac", "td3", "a2c")

@@ -34,11 +34,11 @@ from envolve.outer.config.references import References
 from envolve.outer.config.schema import defaults, valid_keys
 from envolve.outer.config.versions import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.plugins import own
 
 __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info", "load_config"]
 
-CONFIG_FILE = "config.yaml"
 MAX_BYTES = 1_000_000
 OF_ONE_TASK = ("max_steps", "solved_reward", "test_steps", "info_dim", *OUTSIDE_KEYS)
 

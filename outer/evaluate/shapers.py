@@ -17,6 +17,7 @@ from envolve.agents.shaped.training import make_envs, make_learner, train_shaped
 from envolve.envs.shaping.candidate import Candidate
 from envolve.envs.shaping.section import candidates_of
 from envolve.outer.config.problem import gtn_section, learner, shaped_section
+from envolve.outer.names import HUMAN
 
 
 def world_length(candidates: List[Candidate]) -> int:
@@ -50,7 +51,7 @@ def evaluate_shapers(
     section, gtn = shaped_section(config), gtn_section(config)
     name, hyper, _ = learner(config)
     known = candidates_of(section, config["env_name"])
-    members = [Candidate("human") if human else candidate_of(known, world) for world in worlds]
+    members = [Candidate(HUMAN) if human else candidate_of(known, world) for world in worlds]
     keys = seeds.tolist()
     envs = make_envs(
         config["env_name"], members, section.num_envs_per_shaper, keys, section.engine, threads, config["device"]

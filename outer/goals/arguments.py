@@ -25,8 +25,8 @@ from envolve.outer.config.schema import expected, section_model
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml, show
 from envolve.outer.evaluate.device import unusable
 from envolve.outer.goals.sections import AGENTS, RunSection
+from envolve.outer.names import CONFIG_FILE
 
-CONFIG_FILE = "config.yaml"
 METAVARS = {int: "N", float: "X"}
 FLAGS = {"env_name": "task"}  # a value's flag, where that is not its name; older spellings: core/command_table.py
 

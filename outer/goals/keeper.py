@@ -15,9 +15,10 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
 from envolve.outer.goals.checkpoint import write_torch
 from envolve.outer.loop.loop import Evaluated, Generation
+from envolve.outer.names import CHECKPOINT
 from envolve.outer.search.nes import NES, ORIG, NESState
 
-CHECKPOINT, GENERATIONS = "checkpoint.pt", "generations.csv"
+GENERATIONS = "generations.csv"
 
 
 @dataclass(frozen=True)

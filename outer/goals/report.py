@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 
 from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
+from envolve.outer.names import CHECKPOINT, CONFIG_FILE, SCORES
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 SHOWN = {"categorical_accuracy": "accuracy", "reward": "reward"}  # metric that the table shows -> its column
 FILES = (
     ("policy.pt", "actors and encoders or critics of all members, at the last evaluation"),
-    ("config.yaml", "every value, with versions and git hash"),
-    ("scores.csv", "every member at every evaluation"),
+    (CONFIG_FILE, "every value, with versions and git hash"),
+    (SCORES, "every member at every evaluation"),
     ("learning_curve.png", "the picture of it"),
-    ("checkpoint.pt", "what --resume needs"),
+    (CHECKPOINT, "what --resume needs"),
 )
 
 

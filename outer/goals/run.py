@@ -18,8 +18,9 @@ from envolve.outer.goals.arguments import GoalPlan
 from envolve.outer.goals.checkpoint import read_training, write_torch
 from envolve.outer.goals.log import Score, from_csv, header, scores_of, to_csv
 from envolve.outer.goals.report import GoalBoard, GoalTable, learning_curve, summary
+from envolve.outer.names import CHECKPOINT, SCORES
 
-CHECKPOINT, POLICY, POLICIES, SCORES = "checkpoint.pt", "policy.pt", "policies", "scores.csv"
+POLICY, POLICIES = "policy.pt", "policies"
 BETWEEN_CHECKPOINTS = 60.0  # s at least
 
 

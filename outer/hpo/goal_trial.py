@@ -17,6 +17,7 @@ from envolve.outer.goals.checkpoint import read_training
 from envolve.outer.goals.sections import AGENTS, RunSection
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
+from envolve.outer.names import CHECKPOINT
 from envolve.outer.search.nes import TRIAL, member_seeds
 
 
@@ -50,7 +51,7 @@ class GoalTrials:
             )
         except (ValueError, SimulatorError) as e:
             return TrialResult(math.inf, error=str(e))
-        stored = self.folder / f"{bracket}_{number}" / "checkpoint.pt"
+        stored = self.folder / f"{bracket}_{number}" / CHECKPOINT
         if trial.rung and stored.exists():
             training.load_state_dict(read_training(stored, training))
         while training.steps < trial.budget:

@@ -11,6 +11,7 @@ from envolve.core.files import TABLE_BYTES, read_text
 from envolve.core.statistics import within
 from envolve.outer.goals.log import Point, Score, from_csv, points_of
 from envolve.outer.goals.report import interval
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, Look, intervals, lines
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
@@ -26,7 +27,7 @@ RANGES = {"success": (0.0, 1.0), "near": (0.0, math.inf)}  # of measures
 
 def fits(folder: Folder) -> bool:
     """Recognises a goal run by its configuration alone: a run that has just begun has no scores yet."""
-    text = folder.text("config.yaml") if folder.has("config.yaml") else ""
+    text = folder.text(CONFIG_FILE) if folder.has(CONFIG_FILE) else ""
     return "\nlearner:" in text and "\nper_member:" in text
 
 
@@ -39,13 +40,13 @@ def fits_evolution(folder: Folder) -> bool:
 
 def _scores(folder: Folder) -> tuple[list[str], list[Score]]:
     """Names of the learner's metrics, and the rows. Of an incomplete last line nothing."""
-    text = read_text(folder.path / "scores.csv", TABLE_BYTES)
+    text = read_text(folder.path / SCORES, TABLE_BYTES)
     head, _, rest = text[: text.rfind("\n") + 1].partition("\n")
     return head.split(",")[13:], from_csv(rest)
 
 
 def read(folder: Folder) -> Page:
-    text, config = folder.text("config.yaml"), folder.yaml("config.yaml")
+    text, config = folder.text(CONFIG_FILE), folder.yaml(CONFIG_FILE)
     run, learner = (_dict(config.get(key)) for key in ("run", "learner"))
     task, agent = (one_line(str(run.get(key, "?")), 100) for key in ("env_name", "agent"))
     page = Page(
@@ -55,7 +56,7 @@ def read(folder: Folder) -> Page:
         config=config,
         state=folder.state("summary.txt"),
     )
-    found_scores = folder.attempt("scores.csv", lambda: _scores(folder)) if folder.has("scores.csv") else None
+    found_scores = folder.attempt(SCORES, lambda: _scores(folder)) if folder.has(SCORES) else None
     metrics, scores = found_scores or ([], [])
     points = points_of(scores) if scores else []
     own = _dict(config.get("per_member"))
@@ -74,7 +75,7 @@ def read(folder: Folder) -> Page:
     )
     found = folder.text("summary.txt")
     page.add("Summary", Prose(found, mono=True) if found else None)
-    page.add("Configuration", *configuration(folder, "config.yaml", text, header(text)))
+    page.add("Configuration", *configuration(folder, CONFIG_FILE, text, header(text)))
     closing(page, folder)
     return page
 
@@ -215,7 +216,7 @@ def _metrics(scores: Sequence[Score], metrics: Sequence[str]) -> list[Part | Non
 
 
 def read_evolution(folder: Folder) -> Page:
-    text, config = folder.text("config.yaml"), folder.yaml("config.yaml")
+    text, config = folder.text(CONFIG_FILE), folder.yaml(CONFIG_FILE)
     inner, evolve = (_dict(config.get(key)) for key in ("inner", "evolve"))
     families = [
         f"{what}: {evolve[key]}"
@@ -278,7 +279,7 @@ def read_evolution(folder: Folder) -> Page:
         ]
     page.add("Films", *folder.films())
     page.add("Summary", Prose(found, mono=True) if found else None)
-    page.add("Configuration", *configuration(folder, "config.yaml", text, header(text)))
+    page.add("Configuration", *configuration(folder, CONFIG_FILE, text, header(text)))
     closing(page, folder)
     return page
 

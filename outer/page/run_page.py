@@ -10,6 +10,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import AgentRuns, summary
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.page.charts import MOST_WHOLE, PALETTE, Dots, Line, dots, intervals, jitter, lines, log_axis, robust
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
@@ -33,14 +34,14 @@ Row = tuple[str, float, float | None, float | None, str]
 
 def fits(folder: Folder) -> bool:
     return (
-        folder.has("config.yaml")
-        and (folder.has("scores.csv") or folder.has("report.json"))
-        and ("env_name:" in folder.text("config.yaml") and "gtn:" in folder.text("config.yaml"))
+        folder.has(CONFIG_FILE)
+        and (folder.has(SCORES) or folder.has("report.json"))
+        and ("env_name:" in folder.text(CONFIG_FILE) and "gtn:" in folder.text(CONFIG_FILE))
     )
 
 
 def read(folder: Folder) -> Page:
-    text, config = folder.text("config.yaml"), folder.yaml("config.yaml")
+    text, config = folder.text(CONFIG_FILE), folder.yaml(CONFIG_FILE)
     gtn = config.get("agents", {}).get("gtn", {}) if isinstance(config.get("agents"), dict) else {}
     gtn = gtn if isinstance(gtn, dict) else {}
     kind, task = (
@@ -55,8 +56,8 @@ def read(folder: Folder) -> Page:
         config=config,
         state=folder.state("summary.txt"),
     )
-    members = folder.rows("scores.csv", COLUMNS)
-    points = folder.attempt("scores.csv", lambda: curve_of(members)) or []
+    members = folder.rows(SCORES, COLUMNS)
+    points = folder.attempt(SCORES, lambda: curve_of(members)) or []
     score_title = _score_title(kind, gtn)
     mark = _mark(found)
     report = folder.keys_of("report.json", verdict=str, unseen=dict, real_steps_of=dict) or None
@@ -79,7 +80,7 @@ def read(folder: Folder) -> Page:
         page.add("Films", *folder.films())
     page.add("Failures", _failures(members))
     page.add("Summary", Prose(found, mono=True) if found else None)
-    page.add("Configuration", *configuration(folder, "config.yaml", text, header(text)))
+    page.add("Configuration", *configuration(folder, CONFIG_FILE, text, header(text)))
     closing(page, folder)
     return page
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envolve.core.cleaning import one_line
+from envolve.outer.names import CONFIG_FILE, HUMAN
 from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, intervals, lines, robust
 from envolve.outer.page.common import (
     beside,
@@ -24,7 +25,6 @@ from envolve.outer.page.parts import COMPLETE, STOPPED, Chart, Code, Curve, Fact
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import precise
 
-HUMAN = "human"
 MOST_COMPONENTS = 6  # candidates whose components are drawn
 MOST_ROWS = 40  # candidates in the picture of intervals
 
@@ -66,7 +66,7 @@ def read(folder: Folder) -> Page:
     text = folder.text("ranking.txt")
     page.add("Summary", Prose(text, mono=True) if text else None)
     versions = content.get("versions")
-    page.add("Configuration", *configuration(folder, "config.yaml", folder.text("config.yaml"), _texts(versions)))
+    page.add("Configuration", *configuration(folder, CONFIG_FILE, folder.text(CONFIG_FILE), _texts(versions)))
     closing(page, folder)
     return page
 

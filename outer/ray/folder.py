@@ -11,11 +11,11 @@ import torch
 from envolve.core.files import read_plain
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.exchange.machine import ExchangeError, Rejected
+from envolve.outer.names import CHECKPOINT
 from envolve.outer.ray.codec import join, part
 
 MAX_BYTES = 256 * 2**20  # of all files together
 MAX_NAME = 512  # characters of a path
-CHECKPOINT = "checkpoint.pt"  # of a run, of goal-conditioned agents
 
 
 def folder_bytes(folder: Path) -> bytes:

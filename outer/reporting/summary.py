@@ -12,6 +12,7 @@ from envolve.core import commands
 from envolve.core.statistics import AgentRuns, summary, within
 from envolve.envs.outside.build import DESCRIPTION_FILE
 from envolve.envs.task import mark_of
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.reporting.comparison import POSSIBLE_STEPS, failures, price_lines, ratio_sentence, side, why_not
 from envolve.outer.reporting.report import number
 
@@ -19,8 +20,8 @@ WORLDS = {"se": "synthetic environment", "rn": "reward network", "shaper": "shap
 FILES = (  # what a run leaves in its folder, in the order the summary names it
     ("model.pt", "the evolved world"),
     ("params.yaml", "the evolved numbers of the shaper"),
-    ("config.yaml", "the configuration, with versions, git hash and seed"),
-    ("scores.csv", "every member of every generation"),
+    (CONFIG_FILE, "the configuration, with versions, git hash and seed"),
+    (SCORES, "every member of every generation"),
     ("learning_curve.png", "the picture of it"),
     ("comparison.json", "the agents of the closing comparison"),
 )

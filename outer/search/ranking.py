@@ -27,6 +27,7 @@ from envolve.outer.config.load import Config
 from envolve.outer.evaluate.members import evaluate_members, mean_of, score_rows
 from envolve.outer.evaluate.networks import PROXY
 from envolve.outer.exchange.engine import Engine
+from envolve.outer.names import SCORES
 from envolve.outer.reporting.report import GenerationRow, LiveTable, duration, number
 from envolve.outer.reporting.scores import ScoresCSV
 from envolve.outer.search.nes import MEMBERS, member_seeds
@@ -56,7 +57,7 @@ class Ranking:
 
     def execute(self, table: LiveTable) -> str:
         """Runs to the end, or from the last finished round to the end -> the summary. Raises RunError."""
-        began, path = time.monotonic(), self.run_dir / "scores.csv"
+        began, path = time.monotonic(), self.run_dir / SCORES
         first = 1 + (_rounds(path, len(self.names)) if self.resume else 0)
         with ScoresCSV(path, resume_generation=first if self.resume else None) as scores:
             for generation in range(first, self.gtn.max_iterations + 1):

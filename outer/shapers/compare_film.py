@@ -17,8 +17,9 @@ from envolve.core.cleaning import one_line, printable
 from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.sim.simulator import MODELS, SimulatorError
 from envolve.outer.film.tiles import tiled
+from envolve.outer.names import HUMAN
 from envolve.outer.reporting.report import precise
-from envolve.outer.shapers.report import HUMAN, Outcome
+from envolve.outer.shapers.report import Outcome
 from envolve.outer.shapers.video import FilmWriter, One, VideoError, captioned, writable_format
 
 ROWS, SECONDS, MOST_FPS = 2, 8.0, 15  # agents of a candidate; of the film, in the robot's time

@@ -6,9 +6,10 @@ import math
 from pathlib import Path
 from typing import Sequence
 
+from envolve.outer.names import HUMAN
 from envolve.outer.reporting.report import precise
 from envolve.outer.reporting.style import COLOURS, GREY, new_figure, thousands
-from envolve.outer.shapers.report import HUMAN, Outcome
+from envolve.outer.shapers.report import Outcome
 
 MOST_NAMED = 20  # in the legend
 

@@ -25,10 +25,10 @@ from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.check import Checker
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
+from envolve.outer.names import HUMAN
 from envolve.outer.ray.address import HERE, check_instead
 from envolve.outer.reporting.folders import numbered
 from envolve.outer.reporting.wandb_run import check_wandb
-from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.run import RankingPlan
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from rich.text import Text
 from envolve.agents.shaped.training import Metrics
 from envolve.core.statistics import agents_interval
 from envolve.envs.shaping.candidate import Candidate, Failure
+from envolve.outer.names import HUMAN
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number, precise
-
-HUMAN = "human"  # the candidate that replaces nothing
 
 
 @dataclass

@@ -21,17 +21,18 @@ from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.envs.shaping.schedule import Schedule
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import environment_info
+from envolve.outer.names import CONFIG_FILE, HUMAN
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.report import duration, number
 from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.curves import curves
-from envolve.outer.shapers.report import HUMAN, LiveRanking, Outcome, failed_text, json_text, outcomes, ranking_table
+from envolve.outer.shapers.report import LiveRanking, Outcome, failed_text, json_text, outcomes, ranking_table
 
 FILES = {
     "ranking.txt": "the table above, with the tracebacks of what failed",
     "candidates.json": "the same, with curves and every episode's score",
     "curves.png": "score in training against environment steps",
-    "config.yaml": "all settings, with versions, git hash and seed",
+    CONFIG_FILE: "all settings, with versions, git hash and seed",
     "best.pt": "the policy of the best candidate's best agent",
 }
 FOOTNOTE = {
@@ -153,7 +154,7 @@ class ShaperRun:
         for path in [out / "candidates.json"] + [copy] * (copy is not None):
             write_atomic(str(path), text)
         header = "# What was run, and what it depends on.\n"
-        write_atomic(str(out / "config.yaml"), (header + yaml.safe_dump(facts, sort_keys=False, width=120)).encode())
+        write_atomic(str(out / CONFIG_FILE), (header + yaml.safe_dump(facts, sort_keys=False, width=120)).encode())
         write_atomic(str(out / "ranking.txt"), self._text(ranking).encode())
         for dump in getattr(self.envs, "dumps", []):
             write_atomic(str(out / dump.file_name()), dump.content())

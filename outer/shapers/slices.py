@@ -33,8 +33,8 @@ from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.shaping.candidate import Candidate, Failure, load_candidate
 from envolve.envs.shaping.schedule import schedule_from
 from envolve.outer.exchange.pairs import pack, unpack
+from envolve.outer.names import HUMAN
 from envolve.outer.search.nes import RETEST, member_seeds
-from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.run import RankingPlan, vars_of
 
 SLICES_PER_SLOT = 2  # so that the last ones are short; more would cost more calls

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from envolve.envs.worlds.file import FIRST, MODEL, WorldFileError, read_world, write_atomic
-from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
+from envolve.outer.config.load import ConfigError, load_config
+from envolve.outer.names import CONFIG_FILE
 from envolve.outer.zoo.card import card_of, reported
 from envolve.outer.zoo.convert import task_id, zoo_bytes
 from envolve.outer.zoo.measure import Measuring, measured

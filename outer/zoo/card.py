@@ -16,7 +16,8 @@ from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
 from envolve.outer.auto.unseen import REAL, WORLD
 from envolve.outer.config import problem
 from envolve.outer.config.header import header_of
-from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.config.load import load_config
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.reporting.report import number
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.search.turns import inner_agents
@@ -42,7 +43,7 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
     evolved = Path(world.path).name == MODEL
     data = load_config(run_dir / CONFIG_FILE).data
     gtn = problem.gtn_section(data)
-    generations = max((row.generation for row in read_curve(run_dir / "scores.csv")), default=0) if evolved else 0
+    generations = max((row.generation for row in read_curve(run_dir / SCORES)), default=0) if evolved else 0
     learner = " ".join(inner_agents(gtn)) if evolved else ""
     about = f"distilled from {_expert(data)}" if gtn.init == "distilled" else ""
     if evolved:
