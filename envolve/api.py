@@ -22,7 +22,7 @@ from envolve.outer.config.load import Config, ConfigError, config_of, load_confi
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.exchange.machine import OWN_SYNC
 from envolve.outer.launch import conduct, forget_unused, new_run_dir
-from envolve.outer.names import CONFIG_FILE, SCORES
+from envolve.outer.names import CONFIG_FILE, SCORES, VARY_SUFFIX
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.reporting.summary import RunSummary, summary_text
 from envolve.outer.search.search import Search
@@ -170,7 +170,7 @@ def _reachable(config: Config) -> None:
     names = [("task", "env_name", config.data["env_name"])]
     names += [("learner", "agents.gtn.agent_name", a) for a in (gtn["agent_name"], *gtn["other_agents"].split())]
     for kind, key, name in names:
-        plain = name.lower().removesuffix("_vary") if kind == "learner" else name
+        plain = name.lower().removesuffix(VARY_SUFFIX) if kind == "learner" else name
         entry = plugins.own(kind, plain)
         if entry is not None and entry.source is None:
             words = (

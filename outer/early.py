@@ -14,7 +14,7 @@ from pathlib import Path
 from envolve.agents.common.compiling import TABULAR, TASKS, begin
 from envolve.agents.kernels.building.without_torch import NEED_NONE
 from envolve.core.files import read_plain
-from envolve.outer.names import CONFIG_FILE
+from envolve.outer.names import CONFIG_FILE, VARY_SUFFIX
 
 CONFIG_BYTES = 1_000_000
 _WORDS = re.compile(r"^ *(env_name|agent_name|device): *([\w.-]+)", re.MULTILINE)
@@ -42,7 +42,7 @@ def guess(argv: Sequence[str]) -> tuple[str, str] | None:
         if key in ("env_name", "device", "agents.gtn.agent_name"):
             said[key.split(".")[-1]] = value
     name, task = said.get("agent_name", "").lower(), said.get("env_name", "")
-    name = name[: -len("_vary")] if name.endswith("_vary") else name
+    name = name[: -len(VARY_SUFFIX)] if name.endswith(VARY_SUFFIX) else name
     if said.get("device", "cpu") != "cpu" or not (name in TABULAR or (name in NEED_NONE and task in TASKS)):
         return None
     return name, task

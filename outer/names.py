@@ -7,4 +7,7 @@ CONFIG_FILE = "config.yaml"
 SCORES = "scores.csv"
 CHECKPOINT = "checkpoint.pt"
 
+# what follows a learner in agent_name: it varies, counts states or is curious
+VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
+
 HUMAN = "human"  # the candidate that replaces nothing: the task's own shapers

@@ -24,8 +24,9 @@ from envolve.core.plugins import PluginError, Source, check_methods, class_of
 from envolve.core.registry import Place, Registry
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.task import ARGUMENTS, ARGUMENTS_KEY, TASKS, Task, make_task
-from envolve.outer.config.problem import CURIOUS_SUFFIX, EXPERT_SUFFIX, VARY_SUFFIX
+from envolve.outer.config.problem import EXPERT_SUFFIX
 from envolve.outer.config.sections import agent_sections
+from envolve.outer.names import CURIOUS_SUFFIX, VARY_SUFFIX
 from envolve.outer.search.search import NES_NAME, Search
 from envolve.outer.search.searches import SEARCHES, search_sections, section_key
 

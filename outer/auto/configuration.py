@@ -11,6 +11,7 @@ from envolve.outer.auto.report_plan import TESTS
 from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.problem import ARS, EXPERT_SUFFIX
 from envolve.outer.distil.begin import PUPILS, TRIES
+from envolve.outer.names import VARY_SUFFIX
 from envolve.outer.search.searches import NES_KEYS, SEARCHES
 from envolve.worlds.shelf import ZOO_BYTES
 
@@ -60,10 +61,10 @@ def configuration(facts: Facts, choice: Choice, world: str, learner: str, search
         gtn.update(collapse_generations=20, max_restarts=2)
     if world == "rn":
         gtn.update(num_workers=8, num_orig_evals=4, rn_objective="auc", confirm_agents=0, chunk_size=10)
-    name = learner.lower().removesuffix("_vary")
+    name = learner.lower().removesuffix(VARY_SUFFIX)
     agents: dict[str, Any] = {"gtn": gtn, name: _learner_section(facts, name, world)}
-    if learner.lower().endswith("_vary"):
-        agents[f"{name}_vary"] = {
+    if learner.lower().endswith(VARY_SUFFIX):
+        agents[name + VARY_SUFFIX] = {
             "vary_hp": True, "vary_layers": False, "lr_factor": 10.0 if name in ("ddqn", "duelingddqn") else 3.0,
             "train_steps_factor": 1.8,
         }  # fmt: skip

@@ -17,6 +17,7 @@ from envolve.outer.auto.report_plan import REPORT_SHARES, SPARE, TEN, ReportPlan
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
 from envolve.outer.distil.begin import PUPILS
+from envolve.outer.names import VARY_SUFFIX
 from envolve.outer.search.searches import SEARCHES
 
 WORLDS = ("bandit", "se", "rn")
@@ -72,7 +73,7 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Ev
 
 def _learner(facts: Facts, world: str) -> str:
     name = "TD3" if facts.continuous else "DDQN"
-    return name if world == "rn" else f"{name}_vary"
+    return name if world == "rn" else name + VARY_SUFFIX
 
 
 def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
@@ -125,7 +126,7 @@ def _reasons(
         f"environment: {facts.features} observations, {actions}, at most {facts.max_steps:,} steps, "
         f"{facts.step_seconds * 1e6:.0f} us each",
         f"world: {why}" if choice.world == AUTO else f"world: {world}, as asked for",
-        f"learner: {learner}" + (", every agent with hyperparameters of its own" if "_vary" in learner.lower() else ""),
+        f"learner: {learner}" + ", every agent with hyperparameters of its own" * (VARY_SUFFIX in learner.lower()),
         f"search: {search}, {generations} generations, about {_minutes(expected)} on {choice.workers} workers",
         f"report: {', '.join(report.learners)} ({kind}); {report.agents} of each in the world and on the environment "
         f"for {_counts(report)} steps, {ten}; about {_minutes(report_seconds)}",

@@ -16,8 +16,8 @@ from envolve.envs.outside.build import is_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
+from envolve.outer.names import COUNT_BASED_SUFFIX, CURIOUS_SUFFIX, VARY_SUFFIX
 
-VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
 EXPERT, EXPERT_SUFFIX = "expert", "_expert"
 ARS = "ars"  # an expert that is no learner of worlds
 

@@ -15,11 +15,11 @@ from envolve.core.plugins import PluginError
 from envolve.envs.outside.build import is_outside
 from envolve.outer import plugins as registry
 from envolve.outer.config.yaml_lines import Path, show
+from envolve.outer.names import VARY_SUFFIX
 
 if TYPE_CHECKING:
     from envolve.outer.config.check import Checker
 
-VARY = "_vary"
 GTN = ("agents", "gtn")
 
 
@@ -87,8 +87,8 @@ class References:
 
     def _name(self, kind: str, at: Path, value: Any) -> Any:
         """The plain name for a reference; anything else as it is, noted if a script registered it."""
-        vary = kind == "learner" and isinstance(value, str) and value.endswith(VARY)
-        text = value[: -len(VARY)] if vary else value
+        vary = kind == "learner" and isinstance(value, str) and value.endswith(VARY_SUFFIX)
+        text = value[: -len(VARY_SUFFIX)] if vary else value
         reference = None if is_outside(text) else plugins.split(text)  # outside.py reads what such a name says
         if reference is None:
             plain = text.lower() if kind == "learner" and isinstance(text, str) else text
@@ -100,7 +100,7 @@ class References:
             self.checker.problem(at, show(value), "a name: this configuration may name no files")
             return value
         entry = self._load(kind, at, *reference)
-        return value if entry is None else entry.name + VARY * vary
+        return value if entry is None else entry.name + VARY_SUFFIX * vary
 
     def _sections(self, kind: str, key: str, sections: dict[str, Any]) -> dict[str, Any]:
         """Sections under the name that is registered: they may be called by the reference or by the class as well."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import AgentRuns, summary
-from envolve.outer.names import CONFIG_FILE, SCORES
+from envolve.outer.names import CONFIG_FILE, SCORES, VARY_SUFFIX
 from envolve.outer.page.charts import MOST_WHOLE, PALETTE, Dots, Line, dots, intervals, jitter, lines, log_axis, robust
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
@@ -98,7 +98,7 @@ def kind_of(config: Mapping[str, Any], gtn: Mapping[str, Any]) -> str:
 
 def _learner(name: str) -> str:
     """DDQN of DDQN_vary, as a configuration names a learner whose hyperparameters vary."""
-    return one_line(name.removesuffix("_vary"), 60).replace("_", " ")
+    return one_line(name.removesuffix(VARY_SUFFIX), 60).replace("_", " ")
 
 
 def _thing(kind: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from envolve.outer.names import CURIOUS_SUFFIX, VARY_SUFFIX
 from envolve.outer.reporting.style import BLUE, COLOURS, GREEN, GREY, ORANGE
 
 PINK, SKY, AMBER = COLOURS[3:6]
@@ -46,8 +47,8 @@ LEARNERS = {  # as a configuration names them -> as a text does
 def learner(name: Any) -> str:
     """Name of a learner in a text: Dueling DDQN; with _vary and _icm said in words."""
     own, plain = str(name or ""), str(name or "").lower()
-    plain, curious = plain.removesuffix("_vary"), plain.removesuffix("_vary").endswith("_icm")
-    return LEARNERS.get(plain.removesuffix("_icm"), own) + ", curious" * curious
+    plain, curious = plain.removesuffix(VARY_SUFFIX), plain.removesuffix(VARY_SUFFIX).endswith(CURIOUS_SUFFIX)
+    return LEARNERS.get(plain.removesuffix(CURIOUS_SUFFIX), own) + ", curious" * curious
 
 
 def series_name(label: str) -> str:
