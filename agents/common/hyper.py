@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.sections import LearnerSection, TabularSection, VarySection
+from envolve.agents.common.sections import HYPER_FACTOR, LearnerSection, TabularSection, VarySection
 from envolve.core import rng
 
-HYPER_FACTOR = 3.0
 NO_BUDGET = 2**62
 
 

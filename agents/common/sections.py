@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from envolve.core.option import option
 from envolve.envs.nets.networks import ACTIVATIONS
 
+HYPER_FACTOR = 3.0  # within which hyperparameters vary
+
 
 @dataclass(frozen=True)
 class LearnerSection:
@@ -222,6 +224,6 @@ class VarySection:
         True, "draw lr, batch_size, hidden_size log-uniformly in [x/3, 3x], hidden_layer in L-1..L+1"
     )
     # here
-    lr_factor: float = option(3.0, "draw lr in [lr/f, lr*f] instead", ge=1)
+    lr_factor: float = option(HYPER_FACTOR, "draw lr in [lr/f, lr*f] instead", ge=1)
     vary_layers: bool = option(True, "include hidden_layer in the draw")
     train_steps_factor: float = option(1.0, "draw the training budget log-uniformly in [b/f, b*f]", ge=1)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from envolve.agents.common.hyper import HYPER_FACTOR
 from envolve.agents.common.learners import is_off_policy
 from envolve.agents.common.population import size
-from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
+from envolve.agents.common.sections import HYPER_FACTOR, ICMSection, LearnerSection, TabularSection, VarySection
 from envolve.agents.train import algorithm
 from envolve.envs.managers.library import is_managed
 from envolve.envs.nets.networks import MLPShape
