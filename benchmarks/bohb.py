@@ -142,9 +142,9 @@ FUNCTIONS = {"hartmann6": Hartmann6, "countingones": CountingOnes, "styblinski":
 Contestant = Callable[[Function, int], None]  # evaluates until Spent
 
 
-def ours(backend: str, **options: Any) -> Contestant:
+def ours(backend: str, bracket: str = "hyperband") -> Contestant:
     def run(f: Function, seed: int) -> None:
-        search = make_search(backend, f.space(), (1, MOST, ETA), seed=seed, **options)
+        search = make_search(backend, f.space(), (1, MOST, ETA), bracket=bracket, seed=seed, random_fraction=1 / 3)
         while True:
             trial = search.ask()
             search.tell(trial.id, f(trial.values, trial.budget))

@@ -50,11 +50,15 @@ class BOHBTuner:
     def __init__(self, D: int, population: int, seed: int) -> None:
         import ConfigSpace  # an extra, as is all that bohb needs
 
+        from envolve.outer.hpo.reading.sections import SearchSection
         from envolve.outer.hpo.search import make_search
 
         self.names = [f"u{i:06d}" for i in range(D)]  # ConfigSpace sorts by name
         space = ConfigSpace.ConfigurationSpace({name: (-FACTOR, FACTOR) for name in self.names})
-        self.search = make_search("bohb", space, (1 / 9, 1.0, 3), seed=seed)
+        usual, budgets = SearchSection(), (1 / 9, 1.0, 3)
+        self.search = make_search(
+            "bohb", space, budgets, bracket=usual.bracket, seed=seed, random_fraction=usual.random_fraction
+        )
         self.population, self.D, self.ids = population, D, [-1]
         self.found: list[tuple[float, float, np.ndarray]] = []  # budget, score, u
         self.asked: list[tuple[float, np.ndarray]] = []

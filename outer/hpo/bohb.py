@@ -107,8 +107,8 @@ class BOHB(HyperbandSearch):
         space: ConfigSpace.ConfigurationSpace,
         budgets: tuple[float, float, float],
         seed: int,
-        bracket: str = "hyperband",
-        random_fraction: float = 1 / 3,
+        bracket: str,
+        random_fraction: float,
     ) -> None:
         """budgets: least, most, eta. Raises ValueError."""
         check_space(space, "bohb")

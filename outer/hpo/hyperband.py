@@ -75,7 +75,7 @@ class HyperbandSearch:
     """Hyperband with ask and tell. A subclass proposes configurations in ``_propose`` and may learn from results in
     ``_learn``."""
 
-    def __init__(self, budgets: tuple[float, float, float], bracket: str = "hyperband") -> None:
+    def __init__(self, budgets: tuple[float, float, float], bracket: str) -> None:
         """budgets: least, most, eta. Raises ValueError."""
         if bracket not in POLICIES:
             raise ValueError(f"bracket: found {bracket!r}; expected {' or '.join(POLICIES)}")

@@ -68,7 +68,7 @@ class OptunaTPE:
         space: ConfigSpace.ConfigurationSpace,
         budgets: tuple[float, float, float],
         seed: int,
-        bracket: str = "hyperband",
+        bracket: str,
     ) -> None:
         """budgets: least, most, eta; bracket: as in ``outer/hpo/hyperband.py``, here without sizes. Raises
         ValueError."""

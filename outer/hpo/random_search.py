@@ -20,7 +20,7 @@ class RandomSearch(HyperbandSearch):
         """budgets: least, most, eta; only ``most`` is used. Raises ValueError."""
         check_space(space, "random", empty=True)
         _, most, eta = budgets
-        super().__init__((most, most, eta))
+        super().__init__((most, most, eta), "hyperband")  # one rung: brackets of all kinds are equal
         self._space = copy.deepcopy(space)  # its random numbers are this search's alone
         self._space.seed(seed % 2**32)
 

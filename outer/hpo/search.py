@@ -26,9 +26,9 @@ def make_search(
     space: ConfigSpace.ConfigurationSpace,
     budgets: tuple[float, float, float],
     *,
-    bracket: str = "hyperband",
-    seed: int = 0,
-    random_fraction: float = 1 / 3,
+    bracket: str,
+    seed: int,
+    random_fraction: float,
 ) -> TrialSearch:
     """budgets: least, most, eta; bracket: "hyperband" or "aggressive", without meaning for back end random, which
     evaluates at ``most`` only; random_fraction: how many of back end bohb's proposals are drawn at random.

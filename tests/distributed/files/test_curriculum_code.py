@@ -85,7 +85,7 @@ def test_nes_finds_a_curriculum(mode: str) -> None:
 def test_bohb_searches_the_same_numbers() -> None:
     pytest.importorskip("hpbandster")
     code = CurriculumCode({"mass": CourseCode(3, 1000, 0.0, 20.0), "steps": CourseCode(2, 1000, 1, 10, "linear")})
-    search = make_search("bohb", code.space.config_space, (1, 9, 3), seed=1)
+    search = make_search("bohb", code.space.config_space, (1, 9, 3), bracket="hyperband", seed=1, random_fraction=1 / 3)
     losses = []
     for _ in range(40):
         trial = search.ask()

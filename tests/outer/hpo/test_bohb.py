@@ -27,8 +27,8 @@ def box(*bounds):
     return CS.ConfigurationSpace({f"x{i:02d}": pair for i, pair in enumerate(bounds)})
 
 
-def search(seed=0, budgets=(1, 9, 3), D=2, **options):
-    return BOHB(box(*[(-1.0, 3.0)] * D), budgets, seed, **options)
+def search(seed=0, budgets=(1, 9, 3), D=2, space=None, bracket="hyperband", random_fraction=1 / 3):
+    return BOHB(box(*[(-1.0, 3.0)] * D) if space is None else space, budgets, seed, bracket, random_fraction)
 
 
 def point(trial):
@@ -108,7 +108,7 @@ def mixed_loss(v):
 
 def test_the_model_finds_the_way_in_a_mixed_space():
     """Every kind of parameter on its own: what the model proposes late is nearer the best than what chance does."""
-    bohb = BOHB(mixed(), (1, 9, 3), 0)
+    bohb = search(space=mixed())
     seen = []
     for _ in range(200):
         trial = bohb.ask()
@@ -154,7 +154,7 @@ def test_a_configuration_that_the_model_cannot_build_is_random_too(caplog):
     space = box((0.0, 1.0), (0.0, 1.0))
     a, b = space.values()
     space.add(CS.ForbiddenGreaterThanRelation(a, b))  # half of the square
-    bohb = BOHB(space, (1, 9, 3), 0, random_fraction=0)
+    bohb = search(space=space, random_fraction=0)
     while not bohb.failed_picks and bohb.asked < 300:
         trial = bohb.ask()
         bohb.tell(trial.id, trial.values["x01"] - trial.values["x00"])
@@ -194,7 +194,7 @@ def regret(seed, proposes=None):
 
     proposes: a generator of points that are all trained in full, instead of BOHB."""
     noise, most = np.random.default_rng(seed), 27.0
-    bohb, spent, best = BOHB(box(*[(0.0, 1.0)] * 6), (1, most, 3), seed), 0.0, (math.inf, math.inf)
+    bohb, spent, best = search(seed, (1, most, 3), space=box(*[(0.0, 1.0)] * 6)), 0.0, (math.inf, math.inf)
     while spent < 60 * most:
         trial = None if proposes else bohb.ask()
         x, budget = (point(trial), trial.budget) if trial else (proposes.random(6), most)

@@ -59,8 +59,9 @@ def loss_of(values):
     return abs(math.log10(values["agents.ddqn.lr"]) + 3) + values["flag"] + abs(values.get("icm.beta", 1) - 0.4)
 
 
-def search(backend, bracket, seed=0, space=None, budgets=(1, 27, 3)):
-    return make_search(backend, mixed_space() if space is None else space, budgets, bracket=bracket, seed=seed)
+def search(backend, bracket, seed=0, space=None, budgets=(1, 27, 3), random_fraction=1 / 3):
+    space = mixed_space() if space is None else space
+    return make_search(backend, space, budgets, bracket=bracket, seed=seed, random_fraction=random_fraction)
 
 
 def legal(values):
@@ -241,9 +242,9 @@ def test_only_trials_that_are_out_may_be_told(backend, bracket):
     ({"budgets": (1, 9, 2.5), "backend": "optuna"}, "eta: found 2.5; expected a whole number"),
 ])  # fmt: skip
 def test_wrong_arguments_are_refused(arguments, message):
-    given = {"backend": "bohb", "space": mixed_space(), "budgets": (1, 9, 3), **arguments}
+    given = {"backend": "bohb", "bracket": "hyperband", "budgets": (1, 9, 3), **arguments}
     with pytest.raises(ValueError, match=message):
-        make_search(**given)
+        search(**given)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -266,7 +267,7 @@ def test_spaces_that_cannot_be_searched_are_refused(backend):
         assert search(backend, "hyperband", space=CS.ConfigurationSpace()).ask().values == {}
     else:
         with pytest.raises(ValueError, match="no parameter; expected one at least"):
-            make_search(backend, CS.ConfigurationSpace(), (1, 9, 3))
+            search(backend, "hyperband", space=CS.ConfigurationSpace(), budgets=(1, 9, 3))
 
 
 def test_plain():
