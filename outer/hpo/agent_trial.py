@@ -21,6 +21,7 @@ from envolve.outer.evaluate.members import evaluate_members
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.hpo.nes_trial import shortfall
+from envolve.outer.hpo.reading.sections import BUDGET_KEYS
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
 from envolve.outer.search.nes import TRIAL, member_seeds
@@ -28,7 +29,7 @@ from envolve.outer.search.nes import TRIAL, member_seeds
 log = logging.getLogger("envolve")
 
 FIGURES = ("mean_return", "train_steps", "episodes", "updates")
-LIMITS = {"steps": "train_steps", "episodes": "train_episodes"}  # what a budget in these units sets
+LIMITS = BUDGET_KEYS["agent"]  # what a budget in these units sets
 
 
 class AgentTrials:

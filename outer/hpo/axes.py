@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envolve.outer.hpo.trial import Plain, Record
+from envolve.outer.hpo.trial import ONE_MINUS, Plain, Record
 from envolve.outer.reporting.report import precise
 
 
@@ -62,7 +62,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _shortened(name: str, n: int) -> str:
-    prefix = "1-" if name.startswith("1-") else ""
+    prefix = ONE_MINUS if name.startswith(ONE_MINUS) else ""
     return prefix + ".".join(name[len(prefix) :].split(".")[-n:])
 
 

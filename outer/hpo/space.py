@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any, cast
 
 from envolve.outer.config.yaml_lines import ConfigError, show
-from envolve.outer.hpo.trial import Plain
+from envolve.outer.hpo.trial import ONE_MINUS, Plain
 
 try:
     import ConfigSpace
 except ImportError as e:
     raise ImportError(f"studies need a missing package ({e}): pip install 'ConfigSpace>=1.2'") from e
 
-ONE_MINUS = "1-"  # begins the name of a parameter that is searched as 1 - value
 ROUNDING = 1e-9  # ConfigSpace rounds to 13 decimals, which may lead over the end of a range
 
 

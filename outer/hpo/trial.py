@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, Union
 
 Plain = Union[bool, int, float, str]
+ONE_MINUS = "1-"  # begins the name of a parameter that is searched as 1 - value
 ConfigID = tuple[int, int, int]  # as hpbandster counts: bracket, 0, number within the bracket
 
 
