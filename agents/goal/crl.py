@@ -53,6 +53,7 @@ from envolve.agents.goal.crl_losses import Contrast, diagnostics, logsumexp_pena
 from envolve.agents.goal.crl_networks import TrunkShape, forward, gaussian, initial, squashed
 from envolve.agents.goal.crl_replay import TrajectoryReplay
 from envolve.agents.goal.crl_section import PER_MEMBER, CRLSection, check_own
+from envolve.agents.goal.inputs import Inputs
 from envolve.agents.kernels.goal import crl_population
 from envolve.core import rng
 
@@ -64,7 +65,7 @@ METRICS = (
 )  # fmt: skip
 
 
-class CRL:
+class CRL(Inputs):
     """P learners of one shape, each with its own weights, random numbers and PER_MEMBER hyperparameters."""
 
     metrics = METRICS
@@ -137,10 +138,6 @@ class CRL:
 
     # ------------------------------------------------------------------------------------------------------ acting
 
-    def _input(self, features: Tensor, goal: Tensor) -> Tensor:
-        x = torch.cat((features, goal), 2)
-        return x if self.moments is None else self.moments.normalise(x)
-
     def _policy(self, actor: Tensor, features: Tensor, goal: Tensor) -> Tuple[Tensor, Tensor]:
         """Mean and deviation of u, [P, B, A], for features [P, B, S] and goal [P, B, G]."""
         return gaussian(forward(self.actor, actor, self._input(features, goal)), self.section.policy_std)
@@ -148,8 +145,7 @@ class CRL:
     @torch.no_grad()
     def act(self, features: Tensor, goal: Tensor) -> Tensor:
         N, A = features.shape[1], self.A
-        if self.moments is not None:
-            self.moments.add(torch.cat((features, goal), 2))
+        self._observe(features, goal)
         if self.compiled is not None:
             action = self.compiled.act(features, goal, True)
             self.decisions += 1
@@ -169,11 +165,6 @@ class CRL:
         if self.compiled is not None:
             return self.compiled.act(features, goal, False)
         return torch.tanh(self._policy(self.params[:, : self.actor.size], features, goal)[0])
-
-    def merge_moments(self) -> None:
-        """Merges the observations of a phase into the normaliser."""
-        if self.moments is not None and self.moments.new:
-            self.moments.merge()
 
     # ----------------------------------------------------------------------------------------------------- learning
 
@@ -280,13 +271,12 @@ class CRL:
 
     def state_dict(self) -> Dict[str, Tensor]:
         state = {name: getattr(self, name).clone() for name in self.KEPT}
-        return state if self.moments is None else {**state, **self.moments.state_dict()}
+        return {**state, **self._moments_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         for name in self.KEPT:
             getattr(self, name).copy_(state[name])
-        if self.moments is not None:
-            self.moments.load_state_dict(state)
+        self._load_moments(state)
 
 
 def per_member(

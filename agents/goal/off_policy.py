@@ -29,6 +29,7 @@ from envolve.agents.common.hyper import draw
 from envolve.agents.common.normaliser import Moments
 from envolve.agents.goal.crl_replay import TrajectoryReplay
 from envolve.agents.goal.crl_section import check_own
+from envolve.agents.goal.inputs import Inputs
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
 from envolve.agents.off_policy.population import AgentPopulation, Widths
 from envolve.agents.off_policy.sac import SAC
@@ -43,7 +44,7 @@ NAMES = {  # here -> in agents/off_policy/sac.py and td3.py
 }  # fmt: skip
 
 
-class GoalOffPolicy:
+class GoalOffPolicy(Inputs):
     """P learners of one shape, with the interface described in ``agents/goal/crl.py``."""
 
     capturable = True
@@ -97,17 +98,11 @@ class GoalOffPolicy:
 
     # ------------------------------------------------------------------------------------------------------ acting
 
-    def _input(self, features: Tensor, goal: Tensor) -> Tensor:
-        """Normalised inputs of the networks, [P, B, S + G]."""
-        x = torch.cat((features, goal), 2)
-        return x if self.moments is None else self.moments.normalise(x)
-
     @torch.no_grad()
     def act(self, features: Tensor, goal: Tensor) -> Tensor:
         """Actions: uniform in the first min_replay_size decisions, then by the algorithm's exploration."""
         P, N, _ = features.shape
-        if self.moments is not None:
-            self.moments.add(torch.cat((features, goal), 2))
+        self._observe(features, goal)
         first = rng.advance(self.explore_key, self.decisions * (2 * N * self.A))
         draw = self.agents.side_by_side(first, 0, N)
         learned = (self.decisions >= self.section.min_replay_size).long().expand(P)
@@ -117,11 +112,6 @@ class GoalOffPolicy:
     @torch.no_grad()
     def greedy(self, features: Tensor, goal: Tensor) -> Tensor:
         return self.agents.greedy(self._input(features, goal))
-
-    def merge_moments(self) -> None:
-        """Merges the observations of a phase into the normaliser."""
-        if self.moments is not None and self.moments.new:
-            self.moments.merge()
 
     # ----------------------------------------------------------------------------------------------------- learning
 
@@ -178,11 +168,9 @@ class GoalOffPolicy:
     # ------------------------------------------------------------------------------------------------ keeping a run
 
     def state_dict(self) -> Dict[str, Tensor]:
-        state = {**self.agents.state_dict(), "decisions": self.decisions.clone()}
-        return state if self.moments is None else {**state, **self.moments.state_dict()}
+        return {**self.agents.state_dict(), "decisions": self.decisions.clone(), **self._moments_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.agents.load_state_dict(state)
         self.decisions.copy_(state["decisions"])
-        if self.moments is not None:
-            self.moments.load_state_dict(state)
+        self._load_moments(state)
