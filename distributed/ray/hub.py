@@ -29,6 +29,7 @@ from envolve.distributed.programs.turns import make_hub, widths_of
 from envolve.distributed.ray.keeper import Copy, Files, MirroredLog, Words, empty_folder
 from envolve.outer.checkpoint import RunError
 from envolve.outer.ray import actors
+from envolve.outer.ray.events import last_line
 
 log = logging.getLogger("envolve")
 
@@ -106,15 +107,10 @@ class RayHub(HubCalls):
         except actors.Gone as e:
             raise HubGone(f"the hub is gone: {e}") from None
         except (WireError, ValueError, RuntimeError) as e:
-            raise RunError(f"the hub refused: {name}: {_last_line(e)}") from None
+            raise RunError(f"the hub refused: {name}: {one_line(last_line(e))}") from None
         except OSError as e:  # its disk is full, say; it goes on
-            raise HubTrouble(f"the hub fails: {name}: {_last_line(e)}") from None
+            raise HubTrouble(f"the hub fails: {name}: {one_line(last_line(e))}") from None
         return answer
-
-
-def _last_line(e: Exception) -> str:
-    """Ray puts the remote traceback before it."""
-    return one_line((str(e).splitlines() or [type(e).__name__])[-1])
 
 
 class RayChart:

@@ -28,6 +28,7 @@ from envolve.outer.ray import actors
 from envolve.outer.ray.address import HERE, address_of
 from envolve.outer.ray.cluster import connected
 from envolve.outer.ray.evaluator import versions
+from envolve.outer.ray.events import last_line
 
 log = logging.getLogger("envolve")
 
@@ -96,7 +97,7 @@ class Run:
         except Exception as e:
             for actor in begun:
                 actors.end(actor)
-            raise ExchangeError(f"the hub cannot be started on Ray: {_words(e)}") from e
+            raise ExchangeError(f"the hub cannot be started on Ray: {one_line(last_line(e))}") from e
         return begun[-1], begun[0]
 
     def _place(self, name: str, cpus: float) -> None:
@@ -137,7 +138,7 @@ class Run:
                     placed.seen = math.inf  # it has ended, and is not silent
                     if error is not None:
                         placed.failures = placed.failures + 1 if now - placed.began < HEALTHY else 1
-                        text = f"{name}: {_words(error)}"
+                        text = f"{name}: {one_line(last_line(error))}"
                         if isinstance(error, actors.gone()) or placed.failures >= MOST_FAILURES:
                             return f"{text}; it cannot be kept alive"
                         log.warning("%s; started again", text)
@@ -176,9 +177,3 @@ class Run:
         actors.within(LEAVE_SECONDS, self.hub, "leave")
         for actor in (self.hub, self.keeper):
             actors.end(actor)
-
-
-def _words(e: BaseException) -> str:
-    """The last line of an exception: Ray puts the remote traceback before it."""
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    return one_line(lines[-1] if lines else type(e).__name__)

@@ -46,7 +46,12 @@ def _kind(e: BaseException) -> str:
     return FAILED if isinstance(e, errors.RayTaskError) else DIED
 
 
-def words(e: BaseException) -> str:
+def last_line(e: BaseException) -> str:
     """The last line of an exception that names a cause: Ray puts the remote traceback before it."""
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    return one_line(clip(lines[-1] if lines else type(e).__name__))
+    return lines[-1] if lines else type(e).__name__
+
+
+def words(e: BaseException) -> str:
+    """``last_line``, as it travels with an event."""
+    return one_line(clip(last_line(e)))
