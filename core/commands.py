@@ -229,14 +229,15 @@ def _note(old: str, new: str) -> None:
     print(f"note: {old} is now {new}", file=sys.stderr)
 
 
-def near_file(path: str) -> str:
-    """What an error goes on with, ", did you mean X": the nearest file in the same folder, empty if none is like it."""
+def near_file(path: str, ending: str = "", cutoff: float = 0.5) -> str:
+    """What an error goes on with, ", did you mean X": the nearest file with this ending in the same folder, empty if
+    none is like it. cutoff: of ``nearest``."""
     folder, name = os.path.split(path)
     try:
-        names = [entry.name for entry in os.scandir(folder or ".")]
+        names = [entry.name for entry in os.scandir(folder or ".") if entry.name.endswith(ending)]
     except OSError:
         return ""
-    near = nearest(name, names)
+    near = nearest(name, names, cutoff)
     return f", did you mean {os.path.join(folder, near)}" if near else ""
 
 

@@ -74,12 +74,18 @@ def load(path: Union[str, Path], sha256: Optional[str] = None) -> Source:
     name = str(path)
     if not FILE.fullmatch(os.path.basename(name)):
         raise PluginError(f"{name}: found this name, expected letters, digits and _ before .py")
+    return _execute(name, _read(name), sha256)
+
+
+def _read(path: str) -> bytes:
     try:
-        data = read_plain(name, TEXT_BYTES)
+        return read_plain(path, TEXT_BYTES)
     except OSError as e:
-        words = f"found no readable file ({e.strerror}), expected a Python file{_near(name)}"
-        raise PluginError(f"{name}: {words}") from None
-    return _execute(name, data, sha256)
+        from envolve.core.commands import near_file  # nothing else here needs it
+
+        near = near_file(path, ".py", cutoff=0.6)
+        words = f"found no readable file ({e.strerror}), expected a Python file{near}"
+        raise PluginError(f"{path}: {words}") from None
 
 
 def _execute(path: str, data: bytes, sha256: Optional[str]) -> Source:
@@ -116,16 +122,6 @@ def place(error: BaseException, path: str) -> str:
     full = os.path.abspath(path)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == full]
     return f"{path}:{lines[-1]}" if lines else path
-
-
-def _near(name: str) -> str:
-    folder = os.path.dirname(name) or "."
-    try:
-        there = [f for f in os.listdir(folder) if f.endswith(".py")]
-    except OSError:
-        return ""
-    near = nearest(os.path.basename(name), there, cutoff=0.6)
-    return f", did you mean {os.path.join(os.path.dirname(name), near)}" if near else ""
 
 
 def class_of(source: Source, name: str, *bases: type) -> type:
@@ -200,11 +196,7 @@ def find(file: str, sha256: str) -> Source:
 def remember(path: Union[str, Path]) -> str:
     """SHA-256 of a file of the user's own, which is not executed; ``find`` knows its bytes from now on. Raises
     PluginError."""
-    try:
-        data = read_plain(str(path), TEXT_BYTES)
-    except OSError as e:
-        words = f"found no readable file ({e.strerror}), expected a Python file{_near(str(path))}"
-        raise PluginError(f"{path}: {words}") from None
+    data = _read(str(path))
     found = hashlib.sha256(data).hexdigest()
     _sources[found] = data
     return found
