@@ -121,6 +121,12 @@ def number(x: float) -> str:
     return f"{x:,.{decimals}f}"
 
 
+def mean(values: Sequence[float]) -> float:
+    """Mean of the finite values; NaN if there are none."""
+    fine = [v for v in values if math.isfinite(v)]
+    return sum(fine) / len(fine) if fine else math.nan
+
+
 def spread(values: Sequence[float], worlds: Sequence[str] = ()) -> tuple[float, float, float]:
     """(interquartile mean, low, high) of what is finite; NaN three times if nothing is. Of several worlds the values
     are their means (``envolve.core.statistics.of_worlds``). Equal values tell nothing of others: both ends are

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from envolve.envs.task import Task
 from envolve.experiments.paper.common.data import Series
-from envolve.experiments.paper.common.drawing import in_words
+from envolve.experiments.paper.common.drawing import in_words, mean
 from envolve.outer.reporting.display import wide_console
 
 MARKS = {"CartPole-v0": 190.0}
@@ -21,12 +21,6 @@ MARKS = {"CartPole-v0": 190.0}
 def reached_at(task: Task) -> float:
     """The mean return that counts as reached."""
     return MARKS.get(task.name, task.solved_reward)
-
-
-def mean(values: Sequence[float]) -> float:
-    """Interquartile mean of the finite values; NaN if there are none."""
-    fine = [v for v in values if math.isfinite(v)]
-    return sum(fine) / len(fine) if fine else math.nan
 
 
 def by_world(q: dict[str, list[Any]]) -> dict[str, list[float]]:

@@ -17,6 +17,7 @@ from envolve.experiments.paper.common.drawing import (
     Need,
     counted,
     in_words,
+    mean,
     number,
     panels,
     spread,
@@ -81,7 +82,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             bottom.annotate(number(middle), (place, upper), (0, 3), textcoords="offset points", ha="center", fontsize=8)
             texts.append(
                 f"{look.name} {in_words(q['train_steps'], worlds)} steps, return {in_words(q['return'], worlds)} "
-                f"(means {number(_mean(q['train_steps']))}, {number(_mean(q['return']))}; "
+                f"(means {number(mean(q['train_steps']))}, {number(mean(q['return']))}; "
                 f"{counted(q['return'], worlds)})"
             )
         sentences.append(f"{title}: " + "; ".join(texts) + ".")
@@ -112,8 +113,3 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
 def _returns(q: dict[str, list[Any]]) -> list[float]:
     """Returns of all test episodes, if the data have them."""
     return [r for row in q["test_returns"] for r in row] if "test_returns" in q else q["return"]
-
-
-def _mean(values: Sequence[float]) -> float:
-    fine = [v for v in values if math.isfinite(v)]
-    return sum(fine) / len(fine) if fine else math.nan

@@ -16,12 +16,13 @@ from envolve.experiments.paper.common.drawing import (
     Need,
     counted,
     in_words,
+    mean,
     number,
     panels,
     spread,
 )
 from envolve.experiments.paper.common.series import learner, style
-from envolve.experiments.paper.common.unseen import by_world, mean, share
+from envolve.experiments.paper.common.unseen import by_world, share
 from envolve.outer.reporting.style import GREY, legend_above
 
 TITLE = "agents of other kinds and libraries in SEs and on the task, after the same number of steps"

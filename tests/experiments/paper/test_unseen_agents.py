@@ -17,9 +17,10 @@ from envolve.envs.worlds.file import read_world, save_world
 from envolve.experiments.paper import unseen_agents
 from envolve.experiments.paper.common import baselines3, drawing
 from envolve.experiments.paper.common.data import Data, load
+from envolve.experiments.paper.common.drawing import mean
 from envolve.experiments.paper.common.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds
 from envolve.experiments.paper.common.training import no_world, train_agents
-from envolve.experiments.paper.common.unseen import by_world, mean, share, short_names
+from envolve.experiments.paper.common.unseen import by_world, share, short_names
 from envolve.experiments.paper.pictures import unseen_agents as figure
 from envolve.outer.config import problem
 from envolve.outer.config.load import config_of, load_config
