@@ -16,7 +16,6 @@ from envolve.distributed.files.params import ParamsError
 
 log = logging.getLogger("envolve")
 
-COLLECTORS = "SAC_NUM_COLLECT_WORKERS"
 THREADS, RANK = "OMP_NUM_THREADS", "SLURM_PROCID"
 LEARNER_CPUS, REPLAY_CPUS, COLLECTOR_CPUS = "SAC_TRAIN_CPUS", "SAC_REVERB_CPUS", "SAC_COLLECT_WORKER_CPUS"
 
@@ -44,11 +43,6 @@ class Shares:
     replay: Share
     evaluator: Share
     collectors: tuple[Share, ...]
-
-
-def number_of_collectors(environ: Mapping[str, str] = os.environ) -> int:
-    """SAC_NUM_COLLECT_WORKERS; without it 1. Raises ParamsError."""
-    return _count(environ, COLLECTORS) or 1
 
 
 def number_per_role(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envolve.distributed.files.params import ParamsError
-from envolve.distributed.programs.cpus import deal, number_of_collectors, number_of_threads, number_of_worker
+from envolve.distributed.programs.cpus import deal, number_of_threads, number_of_worker, number_per_role
 
 MINITAUR = {
     "SAC_NUM_COLLECT_WORKERS": "4",
@@ -19,7 +19,7 @@ MINITAUR = {
 
 
 def test_the_seeds_variables_for_minitaur() -> None:
-    assert number_of_collectors(MINITAUR) == 4
+    assert number_per_role(MINITAUR) == (4, 1)
     shares = deal(4, range(10, 24), MINITAUR)  # and the two more CPUs that its README asks for
     assert [sorted(c.cpus) for c in shares.collectors] == [[10], [11], [12], [13]]
     assert sorted(shares.learner.cpus) == [14, 15, 16, 17] and sorted(shares.replay.cpus) == [18, 19, 20, 21]
@@ -86,6 +86,6 @@ def test_by_default_it_is_the_affinity_of_the_job() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
 def test_what_is_no_count(text: str) -> None:
-    with pytest.raises(ParamsError, match="SAC_NUM_COLLECT_WORKERS: found .* expected a positive integer"):
-        number_of_collectors({"SAC_NUM_COLLECT_WORKERS": text})
-    assert number_of_collectors({}) == 1
+    with pytest.raises(ParamsError, match="SAC_TRAIN_CPUS: found .* expected a positive integer"):
+        number_per_role({"SAC_TRAIN_CPUS": text})
+    assert number_per_role({}) == (1, 1)
