@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 from envolve.llm.models.request import ChatError
 
-AS_OF = "2026-11"
-
 
 @dataclass(frozen=True)
 class Price:

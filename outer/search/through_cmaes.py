@@ -10,7 +10,6 @@ for their last bits depend on the number of threads. Frozen numbers of a world a
 from __future__ import annotations
 
 import importlib.util
-import math
 from functools import lru_cache
 from typing import Any, ContextManager, Dict, Optional
 
@@ -120,7 +119,7 @@ class ThroughCmaes(Search):
         lengths = {"mean": n, "path_sigma": n, "path_c": n, "covariance": self.covariance_length()}
         v = {key: vector(state, key, length).numpy().copy() for key, length in lengths.items()}
         sigma = number(state, "sigma")
-        if not sigma > 0 or not math.isfinite(sigma):
+        if not sigma > 0:
             raise ValueError(f"sigma: found {sigma}, expected a number above 0")
         c._mean, c._p_sigma, c._pc = v["mean"], v["path_sigma"], v["path_c"]
         c._sigma, c._g = np.float64(sigma), count(state, "told")
