@@ -8,9 +8,9 @@ limit, a radius, a time step) has this project's value. quat_apply and its like 
 
 from __future__ import annotations
 
-from typing import Dict, Tuple, Type
+from typing import Dict, Type
 
-from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
+from envolve.envs.physics.task import PhysicsTask
 
 _COMMON = {
     "progress_buf": '{s}["progress"]',
@@ -205,8 +205,3 @@ def aliases(task: Type[PhysicsTask]) -> Dict[str, str]:
         found["dt"] = found["control_dt"] = f"torch.tensor({DT[task.name]})"
     own = {*task.described(1), "action", "previous_action"}
     return {name: text for name, text in found.items() if name not in own}
-
-
-def every_alias() -> Dict[str, Tuple[str, ...]]:
-    """Names by task, for tests and documentation."""
-    return {name: tuple(aliases(cls)) for name, cls in PHYSICS_TASKS.items()}

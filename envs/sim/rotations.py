@@ -45,9 +45,3 @@ def yaw(q: Tensor) -> Tensor:
     """Heading, rad: the angle of the body's x axis in the world's xy plane. [..., 4] -> [...]."""
     x, y, z, w = q.unbind(-1)
     return torch.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-
-
-def from_yaw(angle: Tensor) -> Tensor:
-    """A rotation about z by ``angle``, rad. [...] -> [..., 4]."""
-    zero = torch.zeros_like(angle)
-    return torch.stack((zero, zero, torch.sin(angle / 2), torch.cos(angle / 2)), -1)

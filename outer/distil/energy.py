@@ -13,13 +13,8 @@ MANY = 64  # features, from which distances are products of matrices
 CONSTANT = 1e-5  # of its largest size: a standard deviation below is rounding
 
 
-def energy_distance(x: Tensor, y: Tensor) -> Tensor:
-    """2 E|x - y| - E|x - x'| - E|y - y'| of two samples [n, F]; 0 only for equal distributions."""
-    return energy_loss(x, y) - _mean_distance(y, y)
-
-
 def energy_loss(x: Tensor, y: Tensor) -> Tensor:
-    """The part of the energy distance that depends on x."""
+    """The part of the energy distance 2 E|x - y| - E|x - x'| - E|y - y'| that depends on x, of samples [n, F]."""
     return 2 * _mean_distance(x, y) - _mean_distance(x, x)
 
 

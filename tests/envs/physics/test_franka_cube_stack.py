@@ -8,7 +8,7 @@ from torch import Tensor
 
 from envolve.envs.physics.franka_cube_stack import ARM, NEAREST, FrankaCubeStack
 from envolve.envs.physics.task import PhysicsTask
-from envolve.envs.sim.rotations import conjugate, from_yaw, multiply, yaw
+from envolve.envs.sim.rotations import conjugate, multiply, yaw
 from tests.envs.physics.shaped_by_the_task import make_envs, make_task
 
 
@@ -153,7 +153,10 @@ class Script:
         over, onto = b + 0.12 * up, b + 0.0625 * up
         wanted = torch.stack((a + 0.12 * up, a, a, high, over, onto, onto, over + 0.05 * up), 1)
         error = wanted[torch.arange(len(a)), self.phase] - hand
-        left = multiply(from_yaw(yaw(state["cube_a_rotation"])), conjugate(state["hand_rotation"]))
+        angle = yaw(state["cube_a_rotation"])
+        zero = torch.zeros_like(angle)
+        turned = torch.stack((zero, zero, torch.sin(angle / 2), torch.cos(angle / 2)), -1)
+        left = multiply(turned, conjugate(state["hand_rotation"]))
         turn = 2 * left[:, :3] * left[:, 3:].sign()
         near, phase = error.norm(dim=1), self.phase
         there = (near < 0.008) & (turn.norm(dim=1) < 0.1)

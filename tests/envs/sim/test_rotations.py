@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from envolve.envs.sim.rotations import conjugate, from_wxyz, from_yaw, multiply, rotate, rotate_inverse, to_wxyz, yaw
+from envolve.envs.sim.rotations import conjugate, from_wxyz, multiply, rotate, rotate_inverse, to_wxyz, yaw
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_order_of_components_goes_there_and_back(quaternions):
 
 @pytest.mark.parametrize("angle", [0.0, 0.3, -2.0, math.pi / 2, 3.0])
 def test_the_yaw_of_a_turn_about_z_is_its_angle(angle):
-    q = from_yaw(torch.tensor([angle], dtype=torch.float64))
+    q = torch.tensor([[0.0, 0.0, math.sin(angle / 2), math.cos(angle / 2)]], dtype=torch.float64)
     assert yaw(q).item() == pytest.approx(angle)
     x = rotate(q, torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64))[0]
     assert x.tolist() == pytest.approx([math.cos(angle), math.sin(angle), 0.0])

@@ -20,10 +20,11 @@ from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
 from envolve.outer.distil import bandit, fit
 from envolve.outer.distil.bandit import fit_bandit
-from envolve.outer.distil.energy import MANY, energy_distance, energy_loss
+from envolve.outer.distil.energy import MANY, energy_loss
 from envolve.outer.distil.fit import fit_classifier, fit_potential
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.search.nes import RETEST, member_seeds
+from tests.outer.distil.energy import energy_distance
 
 CARTPOLE = make_task("CartPole-v0")
 KEYS = member_seeds(7, RETEST, 0, 2)

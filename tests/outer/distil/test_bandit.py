@@ -12,7 +12,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
 from envolve.outer.distil import bandit
-from envolve.outer.distil.energy import energy_distance
+from tests.outer.distil.energy import energy_distance
 
 PENDULUM = make_task("Pendulum-v0")
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import envolve.envs.physics  # noqa: F401  registers the tasks
-from envolve.envs.physics.aliases import DT, aliases, every_alias
+from envolve.envs.physics.aliases import DT, aliases
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.llm.gym.allowlist import check_method
 from envolve.llm.search.task_facts import task_facts
@@ -146,15 +146,15 @@ def test_what_cannot_be_read_comes_back(code: str) -> None:
 
 
 def test_every_alias_is_a_value_of_the_right_size() -> None:
-    for task, names in every_alias().items():
+    for task, cls in PHYSICS_TASKS.items():
         state = dict(probe(task).state)
         n = len(state["action"])
         space: dict[str, Any] = {"torch": torch, "math": math}
         for name in SOURCES:
             exec(SOURCES[name], space)
-        for name in names:
+        for name, text in aliases(cls).items():
             assert name not in state
-            found = eval(aliases(PHYSICS_TASKS[task])[name].format(s="state"), {**space, "state": state})
+            found = eval(text.format(s="state"), {**space, "state": state})
             if isinstance(found, torch.Tensor) and found.dim() and not name.endswith("indices"):
                 assert len(found) == n and found.isfinite().all(), (task, name)
 
