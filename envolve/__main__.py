@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from envolve.core import interrupt
@@ -27,8 +28,10 @@ def load(argv: list[str]) -> Callable[[], int]:
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """The console script. It finds modules of the current folder as ``python3 -m envolve`` does, after all others: an
+    environment or a wrapper of the user's own may be one, and workers look where their master looks."""
     interrupt.listen("envolve")
+    sys.path += [] if "" in sys.path or os.getcwd() in sys.path else [os.getcwd()]
     interrupt.run(load(sys.argv[1:]))
 
 

@@ -45,6 +45,7 @@ from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, evaluate, e
 from envolve.outer.reporting.comparison import (
     POSSIBLE_STEPS,
     break_even,
+    failures,
     price_lines,
     random_return,
     ratio_sentence,
@@ -229,6 +230,7 @@ def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str
 
 
 def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[str, Any]]) -> None:
+    mark = mark_of(world.task().solved_reward)
     table = Table(title=f"{world.env_name}: {name} agents, tested on the real task", title_justify="left")
     table.add_column("")
     for title in columns:
@@ -243,7 +245,8 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
         share = c.get(f"{quantity}_unseen_share")
         if share is None:
             return number(c[key])
-        n, fail = c[f"{quantity}_n"], f"; at most {100 * share:.0f} % fail (95 %)" if quantity == "return" else ""
+        n, some = c[f"{quantity}_n"], quantity != "return" or failures(runs_of(c).returns, mark) > 0
+        fail = "" if some else f"; at most {100 * share:.0f} % fail (95 %)"
         return f"{number(c[key])} ({n} of {n}{fail})"
 
     def row(label: str, key: str) -> None:
@@ -261,7 +264,6 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
     row("test return, mean", "mean_return")
     row("test return, interquartile mean", "iqm_return")
     row("test return, median", "median_return")
-    mark = mark_of(world.task().solved_reward)
     if mark is not None:
         reached = [sum(r is not None and r >= mark for r in c["returns"]) for c in columns.values()]
         counts = [c["num_agents"] for c in columns.values()]

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from envolve.core import commands
 from envolve.core.memory import shortage
-from envolve.outer.checkpoint import BusyError, CheckpointError, RunError
+from envolve.outer.checkpoint import BusyError, CheckpointError, RunError, UnscoredError
 from envolve.outer.config.header import header_of
 from envolve.outer.config.load import (
     CONFIG_FILE,
@@ -302,7 +302,7 @@ def goes_on(e: Exception, run_dir: Path, config: Config) -> bool:
     from envolve.outer.search.strategy import SearchError
     from envolve.outer.search.target import ranks
 
-    if isinstance(e, (BusyError, CheckpointError, SearchError)):
+    if isinstance(e, (BusyError, CheckpointError, SearchError, UnscoredError)):
         return False
     if any((run_dir / name).exists() for name in ("checkpoint.pt", FOLDER)):  # experts end before the first generation
         return True

@@ -35,6 +35,10 @@ class BusyError(RunError):
     """Raised if another process works on the run."""
 
 
+class UnscoredError(RunError):
+    """Raised if a run has ended without any score: there is nothing to go on with."""
+
+
 class CheckpointError(RunError):
     """Raised if the checkpoint cannot be used; the message says which file, what was found and what to do."""
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from envolve.core.statistics import AgentRuns
 from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import FIRST, WorldFileError, read_world
-from envolve.outer.checkpoint import Progress, RunError
+from envolve.outer.checkpoint import Progress, RunError, UnscoredError
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.load import Config
@@ -94,6 +94,7 @@ class Run:
         self.target = make_target(data)
         self.keeper = RunKeeper(run_dir, config_digest(config), self.target, resume)
         self.settings = settings_of(self.gtn.search, data["agents"])
+        self.unscored = Unscored(self.keeper)
         self._begin(self._taught if self.gtn.init == DISTILLED and self.keeper.resumed else None)
 
     def _begin(self, taught: Callable[[], Tensor] | None) -> None:
@@ -161,9 +162,9 @@ class Run:
 
     def execute(self, table: LiveTable) -> RunSummary:
         """Runs to the end (or from the checkpoint to the end) and reports. KeyboardInterrupt leaves a resumable run."""
-        self.search(table)
+        self.search(table, lambda run: run.unscored.hopeless)
         if self.progress.best_generation == 0:
-            raise RunError(self.no_score())
+            raise UnscoredError(self.no_score())
         if self.gtn.keep == CONFIRMED and not self.progress.solved:
             self._confirm(table)
         return self._report(table)
@@ -202,7 +203,7 @@ class Run:
                 Confirmation(self.gtn, keeper, self._fresh),
                 lambda g: keeper.remember(g, every=self.gtn.keep == "last"),
                 Collapse(self.gtn, keeper),
-                Unscored(keeper),
+                self.unscored,
             ],
             after=[lambda g: self._show(g, table, board)],
         )

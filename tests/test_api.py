@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,3 +146,16 @@ def test_class_of_a_module_takes_its_file_along(monkeypatch) -> None:
     envolve.register_task("PointMass", my_task.PointMass)
     with pytest.raises(envolve.ConfigError, match="env_name: found PointMass, which is defined in the running script"):
         envolve.evolve(config)
+
+
+def test_the_installed_command_finds_modules_of_the_current_folder_after_all_others(tmp_path: Path) -> None:
+    """Workers and the children that measure get their path from it."""
+    script = tmp_path / "bin" / "envolve"
+    script.parent.mkdir()
+    script.write_text(
+        "import sys\nfrom envolve import __main__ as door\n"
+        "door.load = lambda words: lambda: print(sys.path[-1], sys.path.count(sys.path[-1])) or 0\ndoor.main()\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.stdout.split() == [str(tmp_path.resolve()), "1"] and done.returncode == 0, done

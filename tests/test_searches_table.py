@@ -88,7 +88,7 @@ def test_a_line_that_was_cut_off_is_computed_again(tmp_path):
     assert ran[3:] == ["c"] and path.read_bytes() == whole
 
 
-def test_every_search_has_as_many_worlds_but_cma():
+def test_every_search_has_as_many_worlds():
     for task in searches.TASKS:
         base = searches.load_config(searches.ROOT / searches.TASKS[task].config, searches.TASKS[task].overrides)
         pairs = base.data["agents"]["gtn"]["num_workers"]
@@ -97,4 +97,4 @@ def test_every_search_has_as_many_worlds_but_cma():
                 searches.ROOT / searches.TASKS[task].config, searches.overrides_of(task, name, 0)
             )
             section = gtn_section(config.data)
-            assert searches.worlds_of(name, section)[0] == (32 if name == "cma" else 2 * pairs)
+            assert searches.worlds_of(name, section)[0] == 2 * pairs

@@ -149,7 +149,7 @@ def action_of(space: Any) -> Json:
             raise SpaceError(f"found actions of {size} numbers, expected 1 to {MAX_FEATURES}")
         low, high = (np.asarray(x, np.float64).reshape(-1) for x in (space.low, space.high))
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
-            words = "wrap the environment in gymnasium.wrappers:ClipAction or RescaleAction, or in one that bounds them"
+            words = "wrap the environment in an ActionWrapper whose action_space is a Box with finite low and high"
             raise SpaceError(f"found actions without finite bounds, {_short(space)}, expected bounded ones: {words}")
         return {
             "kind": "Box",

@@ -212,6 +212,9 @@ def failure_of(error: BaseException, where: str, step: int) -> Failure:
     kind = type(error).__name__
     reason = reason[len(kind) + 2 :] if reason.startswith(kind + ": ") else reason
     at = f" in line {own[-1].lineno} of {Path(own[-1].filename).name}" if own else ""
+    if isinstance(error, SyntaxError) and error.filename and os.path.abspath(error.filename) == there:
+        at = f" in line {error.lineno} of {Path(there).name}"
+        reason = error.msg
     return Failure(kind, (reason or kind) + at, "".join(lines), step)
 
 

@@ -45,7 +45,7 @@ from envolve.experiments.paper.common.proxies import (
     write_result,
 )
 from envolve.experiments.paper.common.verdicts import evolution_words
-from envolve.outer.checkpoint import RunError, load_checkpoint, locked
+from envolve.outer.checkpoint import UnscoredError, load_checkpoint, locked
 from envolve.outer.config.load import Config, ConfigError, describe, dump_config, load_config
 from envolve.outer.evaluate.members import evaluate_members, mean_of, score_rows
 from envolve.outer.evaluate.networks import REAL_BUDGET
@@ -174,10 +174,8 @@ def evolve(config: Config, run_dir: Path, dispatcher: Engine, title: str) -> Pro
     with LiveTable(run.gtn.max_iterations, title) as table:
         try:
             solved = run.execute(table).solved
-        except RunError as e:
-            if not run.progress.finished or run.progress.best_generation:
-                raise
-            error = str(e)  # no agent ever had a score: a result, too
+        except UnscoredError as e:
+            error = str(e)  # a result, too
     state, p = load_checkpoint(run.checkpoint, config_digest(config))
     return ProxyRun(
         seed=config.data["seed"],

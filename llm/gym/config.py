@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pydantic
 
 from envolve.core.files import read_plain
+from envolve.core.places import shipped
 from envolve.core.registry import nearest
 from envolve.llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
 from envolve.outer.config.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
@@ -121,6 +122,7 @@ def load_gym_config(path: str | Path, overrides: Sequence[str] = ()) -> GymConfi
 
     Raises ConfigError with every problem found, and nothing else.
     """
+    path = shipped(path)
     try:
         data = read_plain(path, MAX_BYTES)
     except OSError as e:

@@ -20,3 +20,4 @@ class Choice:
     workers: int = 1
     agents: int | None = None  # of each kind at each place; None: as many as there is time for
     steps: int | None = None  # of each in the world; None: the same
+    learners: tuple[str, ...] = ()  # the unseen ones; (): as many kinds as there is time for

@@ -159,12 +159,14 @@ def _reasons(
 
 def _longer(facts: Facts, choice: Choice, parts: dict[str, float]) -> str:
     """Why a plan takes longer than asked for. parts: the expected seconds of each."""
-    asked = [name for name in ("agents", "steps") if getattr(choice, name) is not None]
+    unasked = Choice(choice.seconds)
+    names = ("agents", "steps", "learners", "world", "learner", "search")
+    asked = [name for name in names if getattr(choice, name) != getattr(unasked, name)]
     largest = max(parts, key=lambda name: parts[name])
     why = f"its largest part is {largest}, about {_minutes(parts[largest])}"
     if facts.step_seconds >= SLOW_STEP:
         why += f", for a step of the environment takes {facts.step_seconds * 1e3:.3g} ms"
-    least = "with what was asked for by --" + " and --".join(asked) if asked else "the least plan"
+    least = "what was asked for by --" + " and --".join(asked) + " takes, at least" if asked else "the least plan"
     asked_for = f"NOT the {_minutes(choice.seconds)} that were asked for"
     return f"time: {_minutes(sum(parts.values()))}, {asked_for}: this is {least}; {why}"
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envolve.core.registry import nearest
+from envolve.core.registry import unknown
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.facts import Facts, facts_of, probed
 from envolve.outer.auto.plan import INITS, WORLDS, EvolvePlan, plan
-from envolve.outer.auto.unseen import installed, unseen_learners
+from envolve.outer.auto.unseen import SB3, installed, unseen_learners
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of
 from envolve.outer.config.outside import override_path
 from envolve.outer.config.problem import gtn_section, split_agent_name
+from envolve.outer.config.schema import agent_names
 from envolve.outer.config.yaml_lines import override_value, split_override
 from envolve.outer.search.turns import inner_agents
 
@@ -49,6 +51,7 @@ def prepare(
     """Makes the plan of ``envolve evolve``. env: ``gymnasium:ID``, or an ID. wrappers: as in a configuration. learners:
     the unseen ones of the report; default: all that fit. quick: all is timed for a shorter while, and the learners of
     the report are not. Raises ConfigError."""
+    check_names(env, choice, learners)
     name = env if is_outside(env) else PREFIX + env
     section = {"wrappers": list(wrappers), "env_kwargs": dict(env_kwargs or {})}
     measured = _measured(name, section, choice.seed)
@@ -57,18 +60,13 @@ def prepare(
     fitting = unseen_learners(facts.continuous, [], library)
     for learner in learners:
         if learner not in fitting:
-            words = f"expected some of {', '.join(fitting)}; nearest: {nearest(learner, fitting, cutoff=0.0)}"
-            raise ConfigError([f"--learners: found {learner!r}, {words}"])
-    for option, value, known in (("--world", choice.world, (AUTO, *WORLDS)), ("--init", choice.init, (AUTO, *INITS))):
-        if value not in known:
-            words = f"expected {', '.join(known)}; nearest: {nearest(value, list(known), cutoff=0.0)}"
-            raise ConfigError([f"{option}: found {value!r}, {words}"])
-    if choice.init == DISTILLED and choice.world not in (AUTO, "bandit"):
-        raise ConfigError([f"--init: found {DISTILLED}, expected random: an {choice.world} cannot hold a policy"])
-    choice = replace(choice, init=_init_of(overrides, choice.init))
+            words = unknown("--learners", learner, fitting)
+            library_is = "; Stable-Baselines3, which has it, is not installed" if learner in SB3 and not library else ""
+            raise ConfigError([words + library_is])
+    choice = replace(choice, init=_init_of(overrides, choice.init), learners=tuple(learners))
     first = _unseen(plan(facts, choice, fitting, library), fitting, learners)
     data = _checked(plan(facts, choice, first, library), measured, overrides)[0].data
-    kinds = _unseen_of(data, first, fitting)
+    kinds = _unseen_of(data, first, fitting, bool(learners))
     try:
         timed = probed(data, [k for k in kinds if library], quick)
     except OutsideError as e:
@@ -85,6 +83,34 @@ def prepare(
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 
 
+def check_names(env: str, choice: Choice, learners: Sequence[str]) -> None:
+    """What can be said of a user's words before the environment is measured, which may take a minute. Raises
+    ConfigError."""
+    text = env.removeprefix(PREFIX)
+    file, of_file, name = text.rpartition(".py:")
+    if of_file and os.path.dirname(file):
+        folder, file = os.path.split(file)
+        raise ConfigError([f"ENV: found {text}, expected {file}.py:{name}, started in the folder {folder}"])
+    if text.endswith(".py"):
+        words = f"{text}:Class, or {text[:-3]}:ID for an id of Gymnasium's that the file registers"
+        raise ConfigError([f"ENV: found {text}, expected {words}"])
+    if of_file and "/" in name:
+        raise ConfigError([f"ENV: found {text}, expected {file}:{name}, as a class has no / in its name and an id has"])
+    inner = (AUTO, *agent_names())
+    both = (False, True)
+    seen = [name for of, library in itertools.product(both, both) for name in unseen_learners(of, [], library)]
+    for option, value, known in (
+        ("--world", choice.world, (AUTO, *WORLDS)),
+        ("--init", choice.init, (AUTO, *INITS)),
+        ("--learner", choice.learner.lower(), inner),
+        *(("--learners", learner, tuple(dict.fromkeys(seen))) for learner in learners),
+    ):
+        if value not in known:
+            raise ConfigError([unknown(option, value, known)])
+    if choice.init == DISTILLED and choice.world not in (AUTO, "bandit"):
+        raise ConfigError([f"--init: found {DISTILLED}, expected random: an {choice.world} cannot hold a policy"])
+
+
 def _init_of(overrides: Sequence[str], init: str) -> str:
     """The first world as ``--set agents.gtn.init=...`` names it: the plan is made for that one."""
     for text in overrides:
@@ -99,13 +125,15 @@ def _unseen(made: EvolvePlan, fitting: list[str], asked: Sequence[str]) -> list[
     return list(asked) or [k for k in fitting if k != inner]
 
 
-def _unseen_of(data: Mapping[str, Any], kinds: list[str], fitting: list[str]) -> list[str]:
-    """Those that the world's own configuration does not name. Raises ConfigError if none is left."""
+def _unseen_of(data: Mapping[str, Any], kinds: list[str], fitting: list[str], asked: bool) -> list[str]:
+    """Those that the world's own configuration does not name. asked: the user named ``kinds``. Raises ConfigError if
+    none is left, or one of those that were asked for is not."""
     inner = {split_agent_name(a).learner for a in inner_agents(gtn_section(data))}
     left = [k for k in kinds if k not in inner]
-    if not left:
+    if not left or asked and left != kinds:
         known = ", ".join(k for k in fitting if k not in inner)
-        raise ConfigError([f"--learners: found {', '.join(kinds)}, which the world evolves with, expected {known}"])
+        found = ", ".join(k for k in kinds if k in inner)
+        raise ConfigError([f"--learners: found {found}, which the world evolves with, expected some of {known}"])
     return left
 
 

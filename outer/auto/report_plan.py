@@ -59,7 +59,8 @@ def plan_report(facts: Facts, choice: Choice, learners: list[str], library: bool
     """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take.
 
     Where no report fits, agents train on the environment for as many steps as in the world only, and the least such
-    report is made even if it does not fit. What was asked for is not cut.
+    report is made even if it does not fit. Kinds, agents and steps that were asked for are not cut; ten times the steps
+    are, unless agents or steps were asked for.
     """
     asked = choice.agents is not None or choice.steps is not None
     report, fits = _fitting(facts, choice, learners, library, True)
@@ -70,7 +71,8 @@ def plan_report(facts: Facts, choice: Choice, learners: list[str], library: bool
 
 def _fitting(facts: Facts, choice: Choice, learners: list[str], library: bool, ten: bool) -> tuple[ReportPlan, bool]:
     """-> the widest report that fits, or the least one; whether it fits."""
-    for kinds, sizes in _reports(facts, learners):
+    reports = [(list(learners), [*SIZES, LEAST_SIZE])] if choice.learners else _reports(facts, learners)
+    for kinds, sizes in reports:
         if choice.steps:
             sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
         for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):

@@ -113,7 +113,8 @@ def verdict(found: Findings) -> str:
     if part >= MARK and needed is not None:
         steps = f"{needed[0]} on the environment takes {needed[1]:,} steps for {100 * MARK:.0f} % of it"
         return f"The world saved no steps: {how}, {way} ({against}), but {steps}{price}."
-    if same is not None and there.mean > same[1].mean and _apart(there, same[1]):
+    better = there.mean > found.random.mean and _apart(there, found.random)
+    if better and same is not None and there.mean > same[1].mean and _apart(there, same[1]):
         equal = f"at equal steps the best on the real environment is {same[0]} with {_said(same[1])}"
         return f"The world helped somewhat: {how}, {way} ({against}); {equal}{price}."
     if there.mean > found.random.mean and not _apart(there, found.random):
@@ -127,7 +128,7 @@ def verdict(found: Findings) -> str:
 
 def _best_real(found: Findings) -> tuple[str, Figure] | None:
     ends = [b for b in (best(found.real_10x), best(found.real)) if b is not None]
-    return max(ends, key=lambda b: b[1].mean) if ends else None
+    return max(ends, key=lambda b: (b[1].mean, -b[1].steps)) if ends else None
 
 
 def _way(found: Findings, mean: float) -> float:

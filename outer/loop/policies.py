@@ -74,14 +74,23 @@ class Collapse:
 
 class Unscored:
     """A generation in which all members failed says nothing of the worlds. Its equal scores would be a record for a
-    search that keeps the best of negative ones, and would move CMA-ES: the search counts it and asks again."""
+    search that keeps the best of negative ones, and would move CMA-ES: the search counts it and asks again.
+
+    hopeless: no generation has ever had a score, and the last one failed for a single reason, so no world is at fault.
+    """
+
+    PATIENCE = 3  # generations
 
     def __init__(self, keeper: RunKeeper) -> None:
         self.keeper = keeper
+        self.hopeless = False
 
     def __call__(self, g: Generation) -> None:
-        if g.failed.all() and g.instead is None:
-            g.instead = self.keeper.strategy.skip
+        if not g.failed.all() or g.instead is not None:
+            return
+        never = not self.keeper.progress.best_generation
+        self.hopeless = never and g.number >= self.PATIENCE and len(set(g.found.reasons)) == 1
+        g.instead = self.keeper.strategy.skip
 
 
 def collapse_note(g: Generation) -> str:

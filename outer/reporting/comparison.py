@@ -123,8 +123,8 @@ def why_not(world: Side, real: Side, floor: float, mark: float | None, number: C
             solves = mark is not None and one.iqm < mark
             return f"agents {name} {'do not solve the task' if solves else 'reach less than the others'} {both}"
         if math.isnan(one.low) or (one.low - floor) / (best - floor) < SURE:
-            low = "unknown" if math.isnan(one.low) else number(one.low)
-            return f"the return of agents {name} is too uncertain {both[:-1]}; 95 % interval from {low})"
+            ends = "too few agents for an interval" if math.isnan(one.low) else f"95 % interval from {number(one.low)}"
+            return f"the return of agents {name} is too uncertain {both[:-1]}; {ends})"
     return ""
 
 

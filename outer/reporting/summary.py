@@ -127,7 +127,8 @@ def _comparison(run: RunSummary) -> list[str]:
         steps = [s for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)]
         lost = len(agents.returns) - len(steps)
         table[1].append(cell(steps, bounds=POSSIBLE_STEPS))
-        table[2].append(cell([r for r in agents.returns if math.isfinite(r)], failing=True))
+        none_failed = not failures(agents.returns, mark)
+        table[2].append(cell([r for r in agents.returns if math.isfinite(r)], failing=none_failed))
         table[3].append(str(len(agents.returns)))
         if lost:
             notes.append(f"  {lost} of {len(agents.returns)} agents trained {name} failed and are left out.")

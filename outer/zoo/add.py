@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envolve.envs.outside.build import file_and_class, is_outside
 from envolve.envs.worlds.file import FIRST, MODEL, WorldFileError, read_world, write_atomic
 from envolve.outer.config.load import ConfigError, load_config
 from envolve.outer.names import CONFIG_FILE
@@ -30,7 +31,7 @@ def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False, afr
         words = "smaller networks (envs.<task>.hidden_size) make a smaller file"
         raise WorldFileError(f"{world.path}: found a file of {len(data):,} bytes, expected {ZOO_BYTES:,}: {words}")
     config = load_config(run_dir / CONFIG_FILE).data
-    _check_plain(run_dir, config)
+    check_plain(run_dir, config)
     figures = None if distilled or afresh else reported(run_dir)
     if figures is None:
         figures = measured(run_dir, config, file, how)
@@ -42,11 +43,15 @@ def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False, afr
     return name
 
 
-def _check_plain(run_dir: Path, config: Mapping[str, Any]) -> None:
+def check_plain(run_dir: Path, config: Mapping[str, Any]) -> None:
     """A card names the task by its id, and the file its wrappers. Raises ConfigError."""
-    arguments = config["envs"].get(config["env_name"], {}).get("env_kwargs")
+    name = config["env_name"]
+    if is_outside(name) and file_and_class(name) is not None:
+        words = "the id of an installed environment, or a task of this project: a card cannot name a file of yours"
+        raise ConfigError([f"{run_dir}: found the task {name}, expected {words}"])
+    arguments = config["envs"].get(name, {}).get("env_kwargs")
     if arguments:
-        words = f"none: a world of the zoo is for the task that {task_id(config['env_name'])!r} names"
+        words = f"none: a world of the zoo is for the task that {task_id(name)!r} names"
         raise ConfigError([f"{run_dir}: found env_kwargs {arguments!r:.200}, expected {words}"])
 
 

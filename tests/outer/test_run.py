@@ -21,7 +21,7 @@ import envolve.outer.loop.run_keeper
 import envolve.outer.run
 import envolve.outer.search.target
 from envolve.envs.worlds.file import read_world
-from envolve.outer.checkpoint import UNKNOWN, RunError, load_checkpoint, save_checkpoint
+from envolve.outer.checkpoint import UNKNOWN, RunError, UnscoredError, load_checkpoint, save_checkpoint
 from envolve.outer.config import problem
 from envolve.outer.config.load import load_config
 from envolve.outer.evaluate.members import episode_length, lower_bound, mean_of, worst_for_failed
@@ -351,6 +351,18 @@ def test_a_generation_in_which_all_fail_is_said_and_never_the_best(tmp_path):
     assert "generation 3/6  score -  best -" in text
     assert -5000 < read_world(str(folder / "model.pt")).score < -100
     assert len(rows(folder)) == 6 * 12
+
+
+@pytest.mark.parametrize("first, generations", [(1, 3), (2, 6)])
+def test_a_run_in_which_nothing_but_one_fault_was_ever_seen_ends_soon(tmp_path, first, generations):
+    folder = tmp_path / "run"
+    direct = Direct(failing(lambda generation, i: generation >= first))
+    if first == 1:
+        with pytest.raises(UnscoredError, match="no world has a score: every agent failed in all 3 generations"):
+            go(cliff(), folder, dispatcher=direct)
+    else:
+        go(cliff(), folder, dispatcher=direct)
+    assert len({row["generation"] for row in rows(folder)}) == generations
 
 
 def test_failed_unperturbed_members_are_never_the_best(tmp_path):

@@ -45,7 +45,7 @@ def test_functions_may_take_the_numbers_of_params(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        ("def compute_reward(: pass", "SyntaxError", "line 1"),
+        ("def compute_reward(: pass", "SyntaxError", "in line 1 of "),
         ("import nowhere_to_be_found", "ModuleNotFoundError", "nowhere_to_be_found"),
         ("1 / 0", "ZeroDivisionError", "division by zero"),
         ("exit('no')", "SystemExit", "no"),

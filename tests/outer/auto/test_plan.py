@@ -132,6 +132,9 @@ def test_dear_learners_are_left_out_of_a_short_report_and_only_there() -> None:
     of = facts(num_actions=0, action_size=1, max_steps=200, agent_seconds=SLOW)
     assert set(made(of, ["ppo", "sac", "a2c"], seconds=960.0).report.learners) == {"ppo", "a2c"}
     assert set(made(of, ["ppo", "sac", "a2c"], seconds=3600.0).report.learners) == {"ppo", "sac", "a2c"}
+    kinds = ("ppo", "sac", "a2c")
+    asked = plan(of, Choice(960.0, workers=2, learners=kinds), list(kinds), True)
+    assert asked.report.learners == kinds, "those that were asked for are not cut"
 
 
 def test_cheap_learners_train_for_whole_rollouts_and_dear_ones_for_fewer_steps() -> None:

@@ -27,6 +27,8 @@ CASES: list[tuple[str, Findings, list[str]]] = [
     ("helped", found(f(195, 190, 200), f(20, 15, 25), f(200, 195, 205)), ["The world helped: ", "97 %", "5,000 real"]),
     ("by its mean", found(f(185, 100, 200), f(20, 15, 25), f(200, 195, 205)), ["by its mean, not its interval"]),
     ("somewhat", found(f(100, 90, 110), f(20, 15, 25), f(200, 195, 205)), ["helped somewhat", "47 %", "equal steps"]),
+    ("worse than random", found(f(-80, -80, -80), f(-90, -90, -90), f(200, 195, 205)), ["The world did not help: "]),
+    ("fewer of equal steps", found(f(9, 8, 14), f(200, 195, 205), f(200, 195, 205)), ["dqn after 1,000 real steps"]),
     ("as random", found(f(9, 8, 14), f(20, 15, 25), f(200, 195, 205)), ["The world did not help: "]),
     ("too few", found(f(100, 8, 200), f(20, 15, 25), f(200, 195, 205)), ["It is not clear that the world helped: "]),
     ("all failed", found(f(math.nan), f(math.nan), f(math.nan)), ["No figure: every agent failed"]),

@@ -15,7 +15,7 @@ from envolve.outer.auto import report
 from envolve.outer.auto.unseen import RANDOM, UnseenAgent
 from envolve.outer.config.load import ConfigError, config_of, store_config
 from envolve.outer.search.target import NetworkTarget, make_target
-from envolve.outer.zoo.add import add
+from envolve.outer.zoo.add import add, check_plain
 from envolve.outer.zoo.convert import zoo_bytes
 from envolve.outer.zoo.measure import Measuring
 from envolve.worlds import shelf
@@ -114,6 +114,14 @@ def outside(run_dir: Path, **section: Any) -> None:
     target = make_target(config.data)
     assert isinstance(target, NetworkTarget)
     target.save(run_dir, target.begin(1), 100.0, False, 1000, MODEL)
+
+
+def test_a_task_from_a_file_is_refused() -> None:
+    """A card that names it would be of use to nobody else."""
+    with pytest.raises(
+        ConfigError, match="run: found the task gymnasium:my_env.py:Line, expected the id of an installed"
+    ):
+        check_plain(Path("run"), {"env_name": "gymnasium:my_env.py:Line"})
 
 
 def test_arguments_of_the_task_are_refused(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path) -> None:
