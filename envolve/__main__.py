@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from envolve.core import interrupt
@@ -10,6 +9,7 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("envolve")  # before all that takes time to import
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn

@@ -142,8 +142,13 @@ def _config(
     texts += [] if seed is None else [f"seed={seed}"]
     if isinstance(config, Mapping):
         return config_of(config, texts)
+    expected = "a YAML file or its content as a dict (or resume=FOLDER)"
     if config is None:
-        raise ConfigError(["config: found nothing, expected a YAML file or its content as a dict (or resume=FOLDER)"])
+        raise ConfigError([f"config: found nothing, expected {expected}"])
+    if not isinstance(config, (str, os.PathLike)):
+        raise ConfigError([f"config: found {config!r:.80}, expected {expected}"])
+    if isinstance(config, str) and not config.endswith((".yaml", ".yml")) and not os.path.exists(config):
+        raise ConfigError([f"config: found no file {config}; an environment is written as gymnasium:{config}"])
     return load_config(os.fspath(config), texts)
 
 

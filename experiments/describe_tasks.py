@@ -141,6 +141,9 @@ def main(argv: Optional[List[str]] = None) -> int:
     if args.terms is not None:
         complain("--terms: found no --task, expected --task mjlab:NAME")
         return 2
+    if args.write and not DOCS.exists():
+        complain(f"--write: found no {DOCS}, which only a checkout of the project has")
+        return 2
     if args.write:
         before, mark, _ = DOCS.read_text(encoding="utf-8").partition(MARK)
         DOCS.write_text(f"{before}{mark}\n{sections()}", encoding="utf-8")

@@ -57,6 +57,13 @@ def test_dict_is_a_configuration_and_problems_name_its_keys() -> None:
     "arguments, words",
     [
         ({}, "config: found nothing, expected a YAML file"),
+        ({"config": 5}, "config: found 5, expected a YAML file"),
+        (
+            {"config": "CartPole-v1"},
+            "config: found no file CartPole-v1; an environment is written as gymnasium:CartPole",
+        ),
+        ({"config": "my_env.py:Line"}, "an environment is written as gymnasium:my_env.py:Line"),
+        ({"config": "no_such.yaml"}, "no_such.yaml: found no readable file"),
         ({"config": "x.yaml", "resume": "y"}, "resume goes on with the configuration of its run: found config"),
         ({"resume": "/nowhere"}, "resume: found no config.yaml in '/nowhere'"),
         ({"config": GRIDWORLD_FILE, "workers": 0}, "workers: found 0, expected at least 1"),

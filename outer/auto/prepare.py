@@ -6,6 +6,7 @@ import copy
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,11 +75,13 @@ def prepare(
     steps = int(timed.pop("steps"))
     made = plan(replace(facts, **timed), choice, kinds, library)
     config, text = _checked(made, measured, overrides)
+    changed = f"--set {shlex.join(overrides)} changes what is below; the lines above are of the plan before"
     made = replace(
         made,
         config=text,
         learner=config.data["agents"]["gtn"]["agent_name"],
         search=config.data["agents"]["gtn"]["search"],
+        reasons=(*made.reasons, *([changed] if overrides else [])),
     )
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 
