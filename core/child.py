@@ -115,7 +115,7 @@ class Child:
 
 
 def backoff(failures: int, first: float, most: float) -> float:
-    """Seconds to wait after so many failures in a row: 2 ``first``, then twice as long each time, at most ``most``."""
+    """Seconds until the next start after ``failures`` in a row: ``first`` times 2^failures, at most ``most``."""
     return min(first * 2.0 ** min(failures, 60), most)
 
 

@@ -1,4 +1,4 @@
-"""Cleans foreign text so that it can be printed, logged and saved.
+"""Cleans foreign text so that it can be printed, logged and saved; logs what is said once.
 
 Models, workers, programs and files of others may send anything: half of a surrogate pair, which no file in UTF-8 can
 hold; control characters, which clear a terminal; marks that turn the direction of writing around, so that code is read
@@ -8,6 +8,8 @@ that it is text like any other. Python 3.8.
 
 from __future__ import annotations
 
+import functools
+import logging
 import re
 import traceback
 from typing import Optional
@@ -58,3 +60,9 @@ def clip(text: str) -> str:
 def printable_traceback() -> str:
     """Traceback of the current exception for a log; ``log.exception`` would print the exception's text raw."""
     return printable(traceback.format_exc(), LONGEST_TRACEBACK)
+
+
+@functools.lru_cache(maxsize=None)
+def warn_once(words: str) -> None:
+    """Logs a warning a single time per process, however often its cause is met."""
+    logging.getLogger("envolve").warning(words)

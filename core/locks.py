@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import functools
-import logging
+
+from envolve.core.cleaning import warn_once
 
 WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)  # what a file system answers
 
@@ -21,9 +21,4 @@ def lock(file: int, name: object) -> None:
     except OSError as e:
         if e.errno not in WITHOUT:
             raise OSError(e.errno, e.strerror, str(name)) from None
-        _say_once(f"{name}: its file system has no locks, so nothing keeps a second process away")
-
-
-@functools.lru_cache(maxsize=None)
-def _say_once(words: str) -> None:
-    logging.getLogger("envolve").warning(words)
+        warn_once(f"{name}: its file system has no locks, so nothing keeps a second process away")

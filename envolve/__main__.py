@@ -31,7 +31,8 @@ def main() -> NoReturn:
     """The console script. It finds modules of the current folder as ``python3 -m envolve`` does, after all others: an
     environment or a wrapper of the user's own may be one, and workers look where their master looks."""
     interrupt.listen("envolve")
-    sys.path += [] if "" in sys.path or os.getcwd() in sys.path else [os.getcwd()]
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
     interrupt.run(load(sys.argv[1:]))
 
 

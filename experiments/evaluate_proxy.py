@@ -245,8 +245,9 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
         share = c.get(f"{quantity}_unseen_share")
         if share is None:
             return number(c[key])
-        n, some = c[f"{quantity}_n"], quantity != "return" or failures(runs_of(c).returns, mark) > 0
-        fail = "" if some else f"; at most {100 * share:.0f} % fail (95 %)"
+        n, fail = c[f"{quantity}_n"], ""
+        if quantity == "return" and not failures(runs_of(c).returns, mark):
+            fail = f"; at most {100 * share:.0f} % fail (95 %)"
         return f"{number(c[key])} ({n} of {n}{fail})"
 
     def row(label: str, key: str) -> None:

@@ -44,6 +44,7 @@ from envolve.outer.config.load import (
     store_config,
 )
 from envolve.outer.exchange.machine import OWN_SYNC, ExchangeError
+from envolve.outer.names import CHECKPOINT, SCORES
 from envolve.outer.ray.address import FILES, RAY, WORKERS_ON, check_on_ray
 
 HELP = """\
@@ -304,10 +305,10 @@ def goes_on(e: Exception, run_dir: Path, config: Config) -> bool:
 
     if isinstance(e, (BusyError, CheckpointError, SearchError, UnscoredError)):
         return False
-    if any((run_dir / name).exists() for name in ("checkpoint.pt", FOLDER)):  # experts end before the first generation
+    if any((run_dir / name).exists() for name in (CHECKPOINT, FOLDER)):  # experts end before the first generation
         return True
     with contextlib.suppress(OSError):  # a ranking has no checkpoint, only the scores of its rounds
-        return ranks(config.data) and (run_dir / "scores.csv").stat().st_size > 0
+        return ranks(config.data) and (run_dir / SCORES).stat().st_size > 0
     return False
 
 

@@ -35,7 +35,8 @@ from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.loop.loop import Evaluated, Generation, Loop
 from envolve.outer.loop.policies import Collapse, Confirmation, Unscored, collapse_note
-from envolve.outer.loop.run_keeper import SCORES, RunKeeper, mean_orig, orig
+from envolve.outer.loop.run_keeper import RunKeeper, mean_orig, orig
+from envolve.outer.names import SCORES
 from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoresCSV, read_curve
@@ -212,7 +213,7 @@ class Run:
         """Lets workers train experts on the task; the search then begins with the world of the best one, distilled.pt.
         The checkpoint of generation 0 holds it, so that the experts are not trained again; until then those that have
         ended are in files."""
-        began, count = time.monotonic(), len(problem.experts(self.config.data))
+        since, count = time.monotonic(), len(problem.experts(self.config.data))
         kept = Kept(self.dispatcher, self.run_dir, self.keeper.digest, count)
         seeds = fresh_seeds(self.config.data["seed"], EXPERTS, count)
         first = first_world(self.config, kept, seeds, self.strategy.centre.shape, table.note)
@@ -220,7 +221,7 @@ class Run:
         self.keeper.count(first.values)
         assert isinstance(self.target, NetworkTarget)
         self.target.save(self.run_dir, first.world, first.score, False, self.real_steps, FIRST)
-        self.progress.seconds += time.monotonic() - began
+        self.progress.seconds += time.monotonic() - since
         self.keeper.save_state()
         kept.forget()
 
@@ -316,7 +317,7 @@ class Run:
         solved = target.solved_reward if target.is_return and math.isfinite(target.solved_reward) else None
         learning_curve(
             self.run_dir / "learning_curve.png",
-            read_curve(self.run_dir / "scores.csv"),
+            read_curve(self.run_dir / SCORES),
             f"{target.name}: {WORLDS[target.kind]}, seed {self.config.data['seed']}",
             solved,
             comparison,

@@ -9,14 +9,13 @@ kernels: ``compiles_nothing``.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import logging
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+from envolve.core.cleaning import warn_once
 from envolve.core.files import read_plain
 from envolve.core.places import CODE, private_folder
 
@@ -43,13 +42,8 @@ def cache_base() -> Path:
         return base
     other = private_folder(Path(tempfile.gettempdir()) / f"envolve-{os.getuid()}")
     if named:
-        _say_once(f"ENVOLVE_CACHE: found {named}, where nothing can be written; kernels are kept in {other}")
+        warn_once(f"ENVOLVE_CACHE: found {named}, where nothing can be written; kernels are kept in {other}")
     return other
-
-
-@functools.lru_cache(maxsize=None)
-def _say_once(words: str) -> None:
-    logging.getLogger("envolve").warning(words)
 
 
 def compiles_nothing(source: Path) -> bool:

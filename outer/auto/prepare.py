@@ -81,7 +81,7 @@ def prepare(
         config=text,
         learner=config.data["agents"]["gtn"]["agent_name"],
         search=config.data["agents"]["gtn"]["search"],
-        reasons=(*made.reasons, *([changed] if overrides else [])),
+        reasons=(*made.reasons, changed) if overrides else made.reasons,
     )
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 

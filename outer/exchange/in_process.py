@@ -26,8 +26,9 @@ class InProcess:
 
     def evaluate(self, chunks: Sequence[Chunk], unfit: Unfit | None = None) -> list[ChunkResult]:
         results = evaluate_all(self, chunks)
-        for chunk, result in zip(chunks, results if unfit else ()):
-            if unfit and (wrong := unfit(result)):
+        for chunk, result in zip(chunks, results):
+            wrong = unfit(result) if unfit else ""
+            if wrong:
                 raise ExchangeError(f"{chunk.label}: {wrong}")
         return results
 

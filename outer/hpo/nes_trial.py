@@ -20,12 +20,13 @@ from envolve.outer.config.load import Config, ConfigError, load_config, store_co
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
+from envolve.outer.names import CHECKPOINT, CONFIG_FILE, SCORES
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run, config_digest
 
 MEASURED = "measured.json"
 # what a run goes on from
-KEPT = ("checkpoint.pt", "scores.csv", MODEL, FIRST, "params.yaml", MEASURED, "config.yaml")
+KEPT = (CHECKPOINT, SCORES, MODEL, FIRST, "params.yaml", MEASURED, CONFIG_FILE)
 
 SPENT: dict[str, Callable[[Run], float]] = {  # in the units of a budget
     "generations": lambda run: run.strategy.state.generation,
@@ -65,7 +66,7 @@ class NESTrials:
         return TrialResult(mean.pop("loss"), mean)
 
     def _go_on(self, config: Config, run_dir: Path, trial: Trial) -> Run:
-        run = Run(config, run_dir, self.dispatcher, resume=(run_dir / "scores.csv").exists())
+        run = Run(config, run_dir, self.dispatcher, resume=(run_dir / SCORES).exists())
         title = f"configuration {trial.config_id[0]}_{trial.config_id[2]}, budget {trial.budget:g}: {run_dir}"
         spent = SPENT[self.study.budget.unit]
         with LiveTable(run.gtn.max_iterations, title, Console(), ends_early=True) as table:
@@ -119,11 +120,11 @@ def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
                 stack.enter_context(locked(folder))
             except RunError:
                 continue
-            if number > 1 and not (folder / "checkpoint.pt").exists():
+            if number > 1 and not (folder / CHECKPOINT).exists():
                 _copy(name, folder, config, budget)
             if not _usable(folder, config, budget):
                 continue
-            if not (folder / "config.yaml").exists():
+            if not (folder / CONFIG_FILE).exists():
                 store_config(folder, config)
             yield folder
             return
@@ -137,14 +138,14 @@ def _copy(source: Path, target: Path, config: Config, budget: float) -> None:
     for file in reversed(KEPT):
         with contextlib.suppress(FileNotFoundError, CheckpointError):
             shutil.copyfile(source / file, target / f".{file}.copy")
-            if file == "checkpoint.pt":
+            if file == CHECKPOINT:
                 load_checkpoint(target / f".{file}.copy", config_digest(config))
             os.replace(target / f".{file}.copy", target / file)
 
 
 def _usable(folder: Path, config: Config, budget: float) -> bool:
     """True if a run of this configuration can begin or resume there."""
-    stored, checkpoint = folder / "config.yaml", folder / "checkpoint.pt"
+    stored, checkpoint = folder / CONFIG_FILE, folder / CHECKPOINT
     try:
         if stored.exists() and load_config(stored).data != config.data:
             return False

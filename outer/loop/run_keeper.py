@@ -10,7 +10,7 @@ import numpy as np
 from envolve.outer.checkpoint import UNKNOWN, Progress, load_checkpoint, save_checkpoint
 from envolve.outer.evaluate.members import Values, mean_of, score_rows
 from envolve.outer.loop.loop import Evaluated, Generation
-from envolve.outer.names import CHECKPOINT, SCORES  # noqa: F401  run.py takes it from here
+from envolve.outer.names import CHECKPOINT
 from envolve.outer.reporting.scores import ScoreRow, ScoresCSV
 from envolve.outer.search.nes import ORIG
 from envolve.outer.search.strategy import Strategy

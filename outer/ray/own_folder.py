@@ -25,8 +25,7 @@ def own_folder() -> Iterator[Path]:
     """A folder of this process on its node, which goes with it, also when it is killed: as Ray ends its workers."""
     folder = tempfile.mkdtemp(prefix=FOLDER)
     watched, held = os.pipe()  # not inherited: the end that is held is closed when this process ends, however it does
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.close, held)
+    try:
         try:
             subprocess.run(["sh", "-c", REMOVE, "sh", folder], stdin=watched, check=True, start_new_session=True)
         except BaseException:
@@ -35,6 +34,8 @@ def own_folder() -> Iterator[Path]:
         finally:
             os.close(watched)
         yield Path(folder)
+    finally:
+        os.close(held)
 
 
 class FolderEvaluator(Evaluator):

@@ -1,4 +1,4 @@
-"""Python by path: what was looked at is what is executed."""
+"""Modules from files that are named by path execute the bytes that were read, and no others."""
 
 from __future__ import annotations
 
