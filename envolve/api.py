@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from envolve.core.files import read_text
-from envolve.envs.outside.build import is_outside
+from envolve.envs.outside.build import OutsideError, check_permission, is_outside
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.outer import plugins
@@ -221,7 +221,10 @@ def load_world(
     """
     from envolve.envs.worlds.export import WorldEnv
 
-    return WorldEnv(read(path, code_from).world(gamma), max_steps)
+    file = read(path, code_from)
+    if file.kind == "rn":  # each of its steps is one of the task
+        check_task(file)
+    return WorldEnv(file.world(gamma), max_steps)
 
 
 def read(path: str | os.PathLike[str], code_from: str | os.PathLike[str] | None) -> WorldFile:
@@ -235,6 +238,16 @@ def read(path: str | os.PathLike[str], code_from: str | os.PathLike[str] | None)
             hint = "a task of your own is loaded with code_from=<folder of the run>, or by register_task"
             raise WorldFileError(f"{e}; {hint}") from None
         raise
+
+
+def check_task(file: WorldFile) -> None:
+    """Raises WorldFileError if the world's task is an environment that this process may not import."""
+    if not is_outside(file.env_name):
+        return
+    try:
+        check_permission(file.env_name, file.config["envs"][file.env_name])
+    except OutsideError as e:
+        raise WorldFileError(f"{file.path}: {e}") from None
 
 
 def register_task(name: str, cls: type[Task]) -> None:

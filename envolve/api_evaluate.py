@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envolve.api import read
+from envolve.api import check_task, read
 from envolve.experiments.evaluate_proxy import Args, exploration_of, measure, prepared, said
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.evaluate.device import check_device
@@ -67,6 +67,7 @@ def evaluate(
         if value < least:
             raise ConfigError([f"{name}: found {value}, expected at least {least}"])
     file = read(world, code_from)
+    check_task(file)
     args = Args(Path(file.path), agent=agent, num_agents=agents, vary_hp=vary_hp, real=real, seed=seed)
     try:
         config, name = prepared(file, args)

@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.folders import claimed
 from envolve.outer.shapers.arguments import Args
-from envolve.outer.shapers.plan import make_plan, new_folder
+from envolve.outer.shapers.plan import make_plan, run_folder
 from envolve.outer.shapers.run import ShaperRun
 
 
@@ -68,9 +69,10 @@ def rank(
     plan = make_plan(args)
     if args.learner not in ("ppo", "sac", "td3"):
         raise ConfigError([f"learner: found {learner!r}, expected one of ppo, sac, td3"])
-    plan = plan._replace(out=new_folder(Path(results_dir), "shapers", plan.task, seed))
-    run = ShaperRun(plan)
-    run.execute(Console() if progress else Console(quiet=True))
+    with claimed(run_folder(Path(results_dir), "shapers", plan.task, seed)) as folder:
+        run = ShaperRun(plan._replace(out=folder))
+        run.execute(Console() if progress else Console(quiet=True))
+        ranking = run.write(None)
     return [
         Rank(
             o.name,
@@ -79,7 +81,7 @@ def rank(
             "" if o.failure is None else str(o.failure.reason),
             o.agent_scores,
         )
-        for o in run.write(None)
+        for o in ranking
     ]
 
 

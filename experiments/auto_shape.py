@@ -14,6 +14,7 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("auto_shape.py")  # before all that takes time to import
 
+import contextlib
 import logging
 from typing import List, Optional
 
@@ -33,10 +34,11 @@ from envolve.llm.arguments import Args
 from envolve.llm.gym.evolution import run_config
 from envolve.llm.models.request import ChatError, Unanswered
 from envolve.llm.plan import Plan, gym_options, make_plan, resume_command, stored_args
-from envolve.llm.run import run_plan
+from envolve.llm.run import check_models, run_plan
 from envolve.llm.vetting.jail.locks import JailError
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.folders import claimed
 
 HELP = """\
 Evolve the shapers of a task with language models. The models write rewards, and on request also observations, actions,
@@ -71,12 +73,25 @@ def auto_shape(args: Args) -> int:
         if args.config is not None:
             return run_config(args.config, gym_options(args))
         plan: Plan = make_plan(args)
+        check_models(plan)
     except ConfigError as e:
         complain(e)
         return 2
     except SimulatorError as e:
         complain(e)
         return 1
+    if plan.resumed:
+        return run(plan)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(claimed(plan.folder))
+        except OSError as e:
+            complain(f"{e.filename}: {e.strerror}")
+            return 1
+        return run(plan._replace(folder=folder))
+
+
+def run(plan: Plan) -> int:
     torch.set_num_threads(plan.settings.training.threads)
     go_on = f"continue with: {resume_command(plan.folder)}"
     interrupt.advise(go_on)

@@ -34,6 +34,7 @@ from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray.address import HERE
 from envolve.outer.reporting.display import wide_console
+from envolve.outer.reporting.folders import claimed
 from envolve.outer.reporting.report import precise
 from envolve.outer.reporting.wandb_run import followed
 from envolve.outer.shapers.arguments import Args
@@ -110,8 +111,19 @@ def evaluate_shapers(args: Args) -> int:
     except SimulatorError as e:
         complain(e)
         return 1
-    with followed(args.wandb, plan.out) as films:
+    with contextlib.ExitStack() as stack:
+        if args.out is None:
+            try:
+                plan = plan._replace(out=stack.enter_context(claimed(plan.out)))
+            except OSError as e:
+                return cannot_write(e)
+        films = stack.enter_context(followed(args.wandb, plan.out))
         return rank(args, plan, films)
+
+
+def cannot_write(e: OSError) -> int:
+    complain(f"cannot write {e.filename}: {e.strerror}")
+    return 1
 
 
 def run_of(args: Args, plan: RankingPlan) -> ShaperRun:
@@ -146,8 +158,7 @@ def rank(args: Args, plan: RankingPlan, films: List[Path]) -> int:
     try:
         ranking = run.write(args.json)
     except OSError as e:
-        complain(f"cannot write {e.filename}: {e.strerror}")
-        return 1
+        return cannot_write(e)
     interrupt.advise(KNOWN)
     run.show(console, ranking)
     console.print(run.files(), highlight=False, markup=False, soft_wrap=True)

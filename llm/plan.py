@@ -30,8 +30,8 @@ from envolve.outer.shapers.plan import (
     check_video,
     hardware,
     learner_section,
-    new_folder,
     plain,
+    run_folder,
     task_and_engine,
     unwritable,
     wrong_types,
@@ -100,7 +100,7 @@ def make_plan(args: Args) -> Plan:
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
         args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices,
-        args.resume or new_folder(args.results_dir or Path("results"), "auto", task, seed), args.resume is not None,
+        args.resume or run_folder(args.results_dir or Path("results"), "auto", task, seed), args.resume is not None,
     )  # fmt: skip
 
 

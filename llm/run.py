@@ -52,14 +52,18 @@ from envolve.outer.shapers.video import VideoError
 DEFAULT_MODEL = "gpt-4o"
 
 
+def check_models(plan: Plan) -> None:
+    """Raises ConfigError for a wrong name, a missing key, an unknown price: before there is a folder."""
+    try:
+        _chat(plan, None).close()
+    except ChatError as e:
+        raise ConfigError([str(e)]) from None
+
+
 def run_plan(plan: Plan) -> int:
     """Runs to the end -> exit code. Raises ConfigError, ChatError, JailError, SimulatorError, RunError, ValueError,
     OSError, KeyboardInterrupt."""
     began = time.monotonic()
-    try:
-        _chat(plan, None).close()  # a wrong name, a missing key, an unknown price: before there is a folder
-    except ChatError as e:
-        raise ConfigError([str(e)]) from None
     with _chat(plan, plan.folder / "calls.jsonl") as chat:
         _store_config(plan)
         with locked(plan.folder), contextlib.ExitStack() as stack:

@@ -10,17 +10,16 @@ from typing import Optional, Tuple, Type
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper, column
 from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import by_depth, initial_weights, keep_pages, nets_of, stack, unstack
 from envolve.agents.common.result import TrainResult
-from envolve.agents.common.rollout import capturable, test_episodes
+from envolve.agents.common.rollout import capturable
 from envolve.agents.common.sections import ICMSection
 from envolve.agents.off_policy.algorithm import Algorithm
-from envolve.agents.off_policy.training import OffPolicy
+from envolve.agents.off_policy.training import OffPolicy, tested
 from envolve.core import rng
 from envolve.envs.task import Task
 
@@ -68,11 +67,5 @@ def test_trained(
         params = stack(torch.as_tensor(weights[rows]), part, nets)
         of = algorithm(task, group, nets, params, column(group, "hidden_size", params.device, torch.int64))
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
-        noise, first = rng.fold(key, rng.EXPLORE), torch.zeros_like(key)
-
-        def policy(obs: Tensor, step: Tensor, of: Algorithm = of, noise: Tensor = noise) -> Tensor:
-            return of.test_action(obs, noise, step)
-
-        tested = test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
-        returns[rows], steps[rows] = (x.numpy() for x in tested)
+        returns[rows], steps[rows] = (x.numpy() for x in tested(of, key, torch.zeros_like(key)))
     return returns, steps

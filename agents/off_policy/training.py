@@ -204,7 +204,7 @@ class OffPolicy:
         status = torch.where(failed[i], WORLD_DIVERGED, status)
         ok = status == 0
         if self.test_each and ok.any():
-            returns, steps = self._test(self.algorithm.take(i[ok]), m.test[i[ok]], e[ok] * s.test_episodes)
+            returns, steps = tested(self.algorithm.take(i[ok]), m.test[i[ok]], e[ok] * s.test_episodes)
             m.total[i[ok]] = returns.mean(1)
             self.real_steps[row[ok]] += steps
         self.logged[row[ok], e[ok]] = m.total[i[ok]].float()
@@ -243,13 +243,15 @@ class OffPolicy:
         R = self.world.reset_uniforms
         return self.world.reset(reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R), i)
 
-    def _test(self, agents: Algorithm, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
-        noise = rng.fold(key, rng.EXPLORE)
-
-        def policy(obs: Tensor, step: Tensor) -> Tensor:
-            return agents.test_action(obs, noise, step)
-
-        return test_episodes(self.task, policy, key, first, self.s.test_episodes, self.s.same_action_num)
-
     def final_test(self) -> Tensor:
-        return final_test(self, lambda rows, key, first: self._test(self.final.take(rows), key, first))
+        return final_test(self, lambda rows, key, first: tested(self.final.take(rows), key, first))
+
+
+def tested(agents: Algorithm, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
+    """Tests of L agents. key, first: int64 [L] -> returns float64 [L, T], steps on the task int64 [L]."""
+    noise, s = rng.fold(key, rng.EXPLORE), agents.section
+
+    def policy(obs: Tensor, step: Tensor) -> Tensor:
+        return agents.test_action(obs, noise, step)
+
+    return test_episodes(agents.task, policy, key, first, s.test_episodes, s.same_action_num)

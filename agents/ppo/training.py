@@ -173,19 +173,23 @@ class PPO:
     # ---------------------------------------------------------------------------------------------------- the tests
 
     def _test(self, params: Tensor, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
-        task, s = self.task, self.s
-        key_of_noise = rng.fold(key, rng.EXPLORE)[:, None, None]
-
-        def policy(obs: Tensor, step: Tensor) -> Tensor:
-            if not s.test_noise:
-                return ppo_policy.greedy(self.nets, params, obs, task.max_action)
-            noise = ppo_policy.noise(self.nets, key_of_noise, step)
-            return ppo_policy.act(self.nets, params, obs, noise, task.max_action)[0]
-
-        return test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
+        return tested(self.task, self.s, self.nets, params, key, first)
 
     def final_test(self) -> Tensor:
         return final_test(self, lambda rows, key, first: self._test(self.params[rows], key, first))
+
+
+def tested(task: Task, s: PPOSection, nets: Nets, params: Tensor, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
+    """Tests of L agents. params [L, D]; key, first int64 [L] -> returns float64 [L, T], steps on the task int64 [L]."""
+    key_of_noise = rng.fold(key, rng.EXPLORE)[:, None, None]
+
+    def policy(obs: Tensor, step: Tensor) -> Tensor:
+        if not s.test_noise:
+            return ppo_policy.greedy(nets, params, obs, task.max_action)
+        noise = ppo_policy.noise(nets, key_of_noise, step)
+        return ppo_policy.act(nets, params, obs, noise, task.max_action)[0]
+
+    return test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
 
 
 def train_population(
@@ -225,10 +229,6 @@ def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
         nets = Nets(task.action_size, actor, critic, s.squash)
         params = ppo_policy.padded(torch.as_tensor(weights[rows]), part, nets)
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
-
-        def policy(obs: Tensor, step: Tensor, nets: Nets = nets, params: Tensor = params) -> Tensor:
-            return ppo_policy.greedy(nets, params, obs, task.max_action)
-
-        tested = test_episodes(task, policy, key, torch.zeros_like(key), s.test_episodes, s.same_action_num)
-        returns[rows], steps[rows] = (x.numpy() for x in tested)
+        of_group = tested(task, s, nets, params, key, torch.zeros_like(key))
+        returns[rows], steps[rows] = (x.numpy() for x in of_group)
     return returns, steps

@@ -27,7 +27,6 @@ from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.names import HUMAN
 from envolve.outer.ray.address import HERE, check_instead
-from envolve.outer.reporting.folders import numbered
 from envolve.outer.reporting.wandb_run import check_wandb
 from envolve.outer.shapers.run import RankingPlan
 
@@ -166,11 +165,9 @@ def learner_section(name: str, overrides: List[str]) -> LearnerSection:
     return type(section)(**values)
 
 
-def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
-    """Name of a new folder, <results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists. It is
-    not made here: what is found wrong later, a missing key or simulator, leaves no folder."""
-    stem = results / f"{kind}_{task.name.lower().replace(':', '_')}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
-    return next(path for path in numbered(stem) if not path.exists())
+def run_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
+    """Name of a run's folder, <results>/<kind>_<task>_<date>-<time>_seed<S>, which ``claimed`` makes."""
+    return results / f"{kind}_{task.name.lower().replace(':', '_')}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
 
 
 def hardware(engine: str, device: Optional[str], threads: int, look: bool = True) -> Tuple[str, int]:
@@ -231,7 +228,7 @@ def make_plan(args: Args) -> RankingPlan:
         threads,
         args.backend,
         settings,
-        args.out or new_folder(Path("results"), "shapers", task, args.seed),
+        args.out or run_folder(Path("results"), "shapers", task, args.seed),
     )
 
 

@@ -12,10 +12,10 @@ from envolve.agents.kernels.common.tasks import TASK_CODES
 from envolve.envs.task import Task
 
 
-def no_twin(task: Task, section: Any = None, apart: bool = False) -> Optional[str]:
+def no_twin(task: Task, apart: bool = False) -> Optional[str]:
     """The reason why no compiled loop can train on ``task``, or None. apart: in a bandit, which needs no task until the
-    final test; that is the PyTorch path's (``test_trained``). section: the learner's."""
-    if task.name in TASK_CODES or (apart and not getattr(section, "test_noise", False)):
+    final test; that is the PyTorch path's (``test_trained``)."""
+    if apart or task.name in TASK_CODES:
         return None
     return f"the task {task.name} has no compiled twin"
 

@@ -40,7 +40,7 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper, apart: bool = 
     apart: see ``no_twin``."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
-    twin = no_twin(task, hyper.section, apart)
+    twin = no_twin(task, apart)
     if twin is None and getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
     return twin or ahead.why_not(TWINS[algorithm][0])

@@ -22,7 +22,7 @@ from envolve.envs.task import Task
 def why_not(task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
     """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
     apart: see ``no_twin``."""
-    return no_twin(task, hyper.section, apart) or ahead.why_not("ppo")
+    return no_twin(task, apart) or ahead.why_not("ppo")
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:

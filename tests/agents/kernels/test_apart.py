@@ -11,7 +11,6 @@ import torch
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.sections import DDQNSection, LearnerSection, PPOSection, TD3Section, VarySection
-from envolve.agents.kernels.common.members import no_twin
 from envolve.agents.train import _no_kernel, train
 from envolve.envs.classic.cartpole import CartPole
 from envolve.envs.classic.pendulum import Pendulum
@@ -25,10 +24,12 @@ CASES: list[tuple[str, type[Task], LearnerSection]] = [
     ("ddqn", CartPole, DDQNSection(init_episodes=0, hidden_layer=1, **COMMON)),
     ("td3", Pendulum, TD3Section(init_episodes=20, hidden_layer=1, batch_size=16, **COMMON)),
     ("ppo", Pendulum, PPOSection(rollout_steps=50, ppo_epochs=4, advantage="gae", **COMMON)),
+    ("td3", Pendulum, TD3Section(init_episodes=20, hidden_layer=1, batch_size=16, test_noise=True, **COMMON)),
+    ("ppo", Pendulum, PPOSection(rollout_steps=50, ppo_epochs=4, test_noise=True, **COMMON)),
 ]
 
 
-@pytest.fixture(params=CASES, ids=[c[0] for c in CASES])
+@pytest.fixture(params=CASES, ids=["ddqn", "td3", "ppo", "td3, noise in tests", "ppo, noise in tests"])
 def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, Task, Task, LearnerSection]]:
     """A learner, a task with a twin, the same one without, and the learner's section."""
     name, cls, section = request.param
@@ -66,4 +67,3 @@ def test_only_bandits_need_no_twin() -> None:
     hyper = draw(DDQNSection(), np.array([1]))
     assert "has no compiled twin" in str(_no_kernel("ddqn", task, hyper, "cpu", None, False))
     assert _no_kernel("ddqn", task, hyper, "cpu", None, True) is None
-    assert "has no compiled twin" in str(no_twin(task, TD3Section(test_noise=True), True))

@@ -19,6 +19,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
+import envolve
 from envolve.agents.common.rollout import reset_uniforms
 from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.core import plugins
@@ -38,6 +39,7 @@ from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, r
 from envolve.envs.section import EnvSection
 from envolve.envs.task import NEVER_SOLVED, TASKS, make_task, mark_of
 from envolve.envs.worlds.export import WorldEnv, WorldVectorEnv
+from envolve.envs.worlds.file import WorldFileError, save_world
 from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.envs.worlds.world import RealTask, init_world
 from envolve.outer.config.load import config_of, describe
@@ -679,6 +681,23 @@ def test_a_strangers_description_imports_no_package(tmp_path):
     with pytest.raises(OutsideError, match="--plugins DIR"):
         check_configured({"env_name": name, "envs": {name: PLAIN}})
     check_configured({"env_name": "Cliff", "envs": {"Cliff": {}}})
+
+
+def test_a_world_that_needs_a_strangers_package_says_so_when_it_is_loaded(measured, tmp_path):
+    """A reward network steps the task itself; an SE does not need it."""
+    name, path = "gymnasium:antigravity:World-v0", str(tmp_path / "model.pt")
+    config = {"env_name": name, "envs": {name: {**measured("gymnasium:CartPole-v1"), "hidden_size": 4}}}
+    task = define(name, config["envs"][name])()
+    for kind in ("rn", "se"):
+        world = init_world(kind, task, EnvSection(hidden_size=4), torch.arange(1))
+        save_world(path, kind, name, world[0], config)
+        if kind == "se":
+            assert envolve.load_world(path).reset(seed=0)[0].shape == (4,)
+        else:
+            with pytest.raises(WorldFileError, match=r"model.pt: .*antigravity.*code_from=DIR"):
+                envolve.load_world(path)
+        with pytest.raises(WorldFileError, match="code_from=DIR"):
+            envolve.evaluate(path, agents=1)
 
 
 def test_a_damaged_description_is_refused_by_its_key(measured):
