@@ -33,11 +33,11 @@ def check_words(words: Sequence[str], masters: int, run_dir: Path, python: str) 
 
 def _check_config(argv: list[str], python: str) -> None:
     from envolve.core import commands
-    from envolve.experiments import run  # late: it imports PyTorch
+    from envolve.outer.arguments import PROG, build_parser, read_config  # late: it imports PyTorch
 
-    args = _parsed(lambda: commands.parse_with(run.PROG, run.build_parser(), argv))
+    args = _parsed(lambda: commands.parse_with(PROG, build_parser(), argv))
     if python == sys.executable:
-        _loaded(lambda: run.read_config(args))
+        _loaded(lambda: read_config(args))
 
 
 def _check_study(argv: list[str], python: str) -> None:
