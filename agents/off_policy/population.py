@@ -15,6 +15,7 @@ from typing import Any, Dict, Mapping, Tuple, Type
 import torch
 from torch import Tensor
 
+from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.population import initial_weights, nets_of
 from envolve.agents.off_policy.algorithm import Algorithm
@@ -83,6 +84,7 @@ class AgentPopulation:
         """Greedy actions for obs [P, N, F]."""
         return self.algorithm.greedy(obs)
 
+    @without_denormals()
     def learn(self, batch: Tensor, actor: bool) -> None:
         """One gradient step of every agent, in place; a CUDA graph may replay it. batch: [P, W, B], see
         ``Algorithm.update``; actor: whether it is the actor's turn."""

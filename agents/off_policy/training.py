@@ -18,6 +18,7 @@ from torch import Tensor
 
 from envolve.agents.common import torch_compile
 from envolve.agents.common.cuda_graph import Graphs
+from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.early_out import early_out
 from envolve.agents.common.hyper import budgets, column
 from envolve.agents.common.icm import ICM
@@ -192,7 +193,8 @@ class OffPolicy:
                 s_now, s_next, action, reward, _ = self.algorithm.split(batch)
                 self.icm.update(s_now, s_next, action, weight)
                 reward += self.icm.reward(s_now, s_next, action)  # a view: batch changes
-            self.update(batch, weight, learns, updates, m.noise, actor)
+            with without_denormals():
+                self.update(batch, weight, learns, updates, m.noise, actor)
         return failed, (over | (m.n >= m.budget)) & m.live
 
     def _end_episodes(self, i: Tensor, failed: Tensor) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.cuda_graph import Graphs
+from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.icm import ICM
 from envolve.agents.common.population import adam
 from envolve.agents.common.sections import PPOSection
@@ -48,6 +49,7 @@ class Epochs:
         # what an update reads of a rollout: s, action, log pi(a | s), return, V(s)
         self.samples = torch.zeros(L, self.T * N, F + (self.nets.std or 1) + 3, device=m.row.device)
 
+    @without_denormals()
     def learn(self, rollout: Played, before: Optional[Callable[[Tensor], None]] = None) -> None:
         """All epochs on one rollout, and the curiosity module's update. before: called with a minibatch's indices
         before each update."""

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import numpy as np
 
+from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.kernels.common.tasks import TASK_CODES
 from envolve.envs.task import Task
@@ -47,6 +48,7 @@ def train_each(one: Callable[[int, np.ndarray], None], result: TrainResult, thre
     steps and status; then those of ``result``. The loops release the GIL, and members take unequal time."""
     members = len(result.status)
     counts = np.zeros((members, 5), np.int64)
+    one = without_denormals()(one)
     if threads > 1 and members > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(one, range(members), counts))
