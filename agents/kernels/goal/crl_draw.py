@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 
 from envolve.agents.kernels import JIT_UNCOUNTED
-from envolve.agents.kernels.common.rng import bits, normal, uniform
+from envolve.agents.kernels.common.normals import normals
+from envolve.agents.kernels.common.rng import bits, uniform
 from envolve.agents.kernels.dense.gemm import out_of_line
 
 U = np.uint64
@@ -105,8 +106,8 @@ def make_noise(a, m, i):
     """Draws the noise of member i's update: ``CRL.noise``."""
     A, update, key = a.policy.A, U(m.updates[i]), m.update_key[i]
     W = U(A + 1)
+    first = _16 * update * W
+    for s in range(A):
+        normals(key, first + U(s), W, a.noise[s], a.B)
     for j in range(a.B):
-        counter = (_16 * update + U(j)) * W
-        for s in range(A):
-            a.noise[s, j] = normal(key, counter + U(s))
-        a.other[j] = uniform(key, counter + U(A))
+        a.other[j] = uniform(key, first + U(j) * W + U(A))

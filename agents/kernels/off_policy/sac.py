@@ -16,6 +16,7 @@ from numba import njit
 
 import envolve.agents.off_policy.sac
 from envolve.agents.kernels import JIT_UNCOUNTED
+from envolve.agents.kernels.common.normals import normals
 from envolve.agents.kernels.common.rng import normal, uniform
 from envolve.agents.kernels.dense.activation import tanh
 from envolve.agents.kernels.dense.adam import adam, adam_soft_update
@@ -34,6 +35,7 @@ from envolve.agents.kernels.dense.mlp import (
     predict,
     workspace,
 )
+from envolve.agents.kernels.dense.vector import exp, larger, log_one_plus
 from envolve.agents.kernels.off_policy.dispatch import implement
 from envolve.agents.kernels.off_policy.training import Weights, looks_ahead, padded
 from envolve.envs.nets.networks import ACTIVATIONS
@@ -177,14 +179,14 @@ def sample_actions(agent, x, key, first, action):
     for i in range(B):
         log_prob[i] = ZERO
     for a in range(A):
+        normals(key, U(first + a), U(2 * A), noise[a], B)
         for i in range(B):
-            n = noise[a, i] = normal(key, U(first + 2 * A * i + a))
-            log_std = clamped(agent, head[A + a, i])
-            u = head[a, i] + math.exp(log_std) * n
+            n, log_std = noise[a, i], clamped(agent, head[A + a, i])
+            u = head[a, i] + exp(log_std) * n
             t[a, i] = tanh(u)
             action[a, i] = t[a, i] * largest
             # log N(u; mean, std) - log(1 - tanh(u)^2), the latter 2 (log 2 - u - softplus(-2 u))
-            softplus = max(-TWO * u, ZERO) + math.log1p(math.exp(-abs(TWO * u)))
+            softplus = larger(-TWO * u, ZERO) + log_one_plus(exp(-abs(TWO * u)))
             log_prob[i] -= F4(0.5) * n * n + HALF_LOG_2PI + log_std + TWO * (LOG_2 - u - softplus)
 
 
@@ -246,7 +248,7 @@ def actor_gradient(agent, batch, alpha):
             du = da[a, i] * largest * (ONE - t[a, i] * t[a, i]) + entropy * TWO * t[a, i]
             head[a, i] = du
             inside = log_std == head[A + a, i]  # else the clamp stops the gradient
-            head[A + a, i] = du * math.exp(log_std) * agent.noise[a, i] - entropy if inside else ZERO
+            head[A + a, i] = du * exp(log_std) * agent.noise[a, i] - entropy if inside else ZERO
         for i in range(B, L):
             head[a, i] = ZERO
             head[A + a, i] = ZERO

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from envolve.agents.kernels import JIT_INNER
+from envolve.agents.kernels.common.normals import normals
 from envolve.agents.kernels.common.rng import normal, uniform
 from envolve.agents.kernels.dense.activation import tanh
 from envolve.agents.kernels.dense.adam import adam, soft_update
@@ -171,10 +172,10 @@ def actor_predict(agent, obs, out):
 
 
 @njit(**JIT_INNER)
-def clipped_normal(agent, key, counter):
-    """The noise on a target's action."""
+def clipped(agent, normal):
+    """The noise on a target's action, of a standard normal number."""
     c = agent.common
-    return min(max(F4(c.policy_std) * normal(key, counter), -F4(c.policy_std_clip)), F4(c.policy_std_clip))
+    return min(max(F4(c.policy_std) * normal, -F4(c.policy_std_clip)), F4(c.policy_std_clip))
 
 
 def begin_episode(agent, episode):
@@ -220,9 +221,10 @@ def _test_action(agent, key, step, obs, action):
 def _target_actions(agent, out, key, update, sa):
     c, bound = agent.common, F4(agent.max_action)
     for a in range(c.actions):
+        row = sa[c.observations + a]
+        normals(key, U(update) * SAMPLES * U(c.actions) + U(a), U(c.actions), row, c.batch_size)
         for i in range(c.batch_size):
-            noise = clipped_normal(agent, key, (U(update) * SAMPLES + U(i)) * U(c.actions) + U(a))
-            sa[c.observations + a, i] = min(max(bound * tanh(out[a, i]) + noise, -bound), bound)
+            row[i] = min(max(bound * tanh(out[a, i]) + clipped(agent, row[i]), -bound), bound)
 
 
 def _actor_actions(agent, out, key, update, sa):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from envolve.agents.kernels.common import normals
 from envolve.agents.kernels.common import rng as compiled
 from envolve.core import rng
 from tests.examples import examples
@@ -28,6 +31,43 @@ def draw(keys, counters, stream, n):
         uniforms[i] = compiled.uniform(folded[i], counters[i])
         integers[i] = compiled.integer(folded[i], counters[i], n)
     return folded, bits, uniforms, integers
+
+
+@njit
+def one_by_one(key, first, step, out):
+    for i in range(len(out)):
+        out[i] = compiled.normal(key, first + np.uint64(i) * step)
+
+
+@pytest.mark.parametrize("step", [1, 12, 2**63 + 5])
+def test_normals_by_the_row(step):
+    """Another last bit in fewer than one of ten thousand: libm rounds the same number from the other side."""
+    key, first, step = np.uint64(7), np.uint64(2**64 - 1000), np.uint64(step)
+    slow, fast = np.empty(200_001, np.float32), np.full(200_003, 5, np.float32)
+    one_by_one(key, first, step, slow)
+    normals.normals(key, first, step, fast, len(slow))
+    assert (fast[len(slow) :] == 5).all()
+    assert (fast[: len(slow)] != slow).mean() < 1e-4
+    np.testing.assert_allclose(fast[: len(slow)], slow, rtol=1e-6)
+
+
+@njit
+def logarithms_and_cosines(u, turns):
+    return np.array([normals._log(x) for x in u]), np.array([normals._cos(x) for x in turns])
+
+
+def test_logarithm_and_cosine_of_normals():
+    """Over the whole range, at its ends, and where the fraction of the logarithm's number begins anew."""
+    k = np.unique(
+        np.concatenate([np.arange(1, 1000), np.geomspace(1, 2**32, 100_000).astype(np.int64), 2**32 - np.arange(1000)])
+    )
+    turn = [2**29 * i + d for i in range(8) for d in range(-500, 500)]
+    root = [round(2**e * math.sqrt(0.5)) + d for e in range(12, 33) for d in range(-3, 4)]
+    u, turns = np.append(k, root) / 2**32, np.array([t for t in turn if t >= 0]) / 2**32
+    log, cosine = logarithms_and_cosines(u, turns)
+    assert log[u == 1] == 0
+    np.testing.assert_allclose(log, np.log(u), rtol=2e-12, atol=1e-300)
+    np.testing.assert_allclose(cosine, np.cos(2 * np.pi * turns), rtol=1e-13, atol=1e-15)  # pi of float64 is not exact
 
 
 @settings(deadline=None, max_examples=examples(200))

@@ -14,7 +14,7 @@ from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVE
 from envolve.agents.common.sections import DDQNSection
 from envolve.agents.kernels import tabular
 from envolve.agents.kernels.common import worlds
-from envolve.agents.kernels.dense import adam, gemm, layer_norm, mlp
+from envolve.agents.kernels.dense import adam, gemm, layer_norm, mlp, vector
 from envolve.agents.kernels.off_policy.population import train_population, why_not
 from envolve.agents.off_policy.ddqn import DDQN
 from envolve.agents.tabular import loop as tabular_loop
@@ -53,6 +53,12 @@ def test_codes_are_those_of_the_torch_side():
     assert float(worlds.OUTPUT_BOUND) == OUTPUT_BOUND and mlp.LEAKY_SLOPE == F4(LEAKY_SLOPE)
     assert layer_norm.EPSILON == F4(NORM_EPSILON)
     assert int(tabular.DRAWN_IN_UPDATE) == tabular_loop.DRAWN_IN_UPDATE
+
+
+def test_log_one_plus():
+    x = np.concatenate([[0, 1], np.linspace(0, 1, 10_001), np.geomspace(1e-37, 1, 1000)]).astype(F4)
+    found = np.array([vector.log_one_plus(v) for v in x])
+    np.testing.assert_allclose(found, np.log1p(x.astype(np.float64)), rtol=3e-7)
 
 
 def test_tanh():
