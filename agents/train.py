@@ -96,7 +96,7 @@ def train(
         return ppo_population.train_population(job, threads)
     from envolve.agents.kernels.off_policy import population as off_policy_population
 
-    return off_policy_population.train_population(algorithm(name), job, threads)
+    return off_policy_population.train_population(algorithm(name), job, threads, apart)
 
 
 def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -> LearnerSection:

@@ -56,16 +56,23 @@ def train_population(
 
 
 def test_trained(
-    algorithm: Type[Algorithm], task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
+    algorithm: Type[Algorithm],
+    task: Task,
+    hyper: Hyper,
+    weights: np.ndarray,
+    keys: np.ndarray,
+    stream: int = rng.FINAL_TEST,
+    first: int = 0,
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
-    them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
+    """Tests of agents that are trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has them;
+    keys: int64 [P]; first: number of the first episode in this stream -> returns float64 [P, T], steps on the task
+    int64 [P]."""
     agents, s = nets_of(algorithm, task, hyper), hyper.section
     returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
     for rows, part, nets in by_depth(agents, hyper):
         group = hyper.take(rows)
         params = stack(torch.as_tensor(weights[rows]), part, nets)
         of = algorithm(task, group, nets, params, column(group, "hidden_size", params.device, torch.int64))
-        key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
-        returns[rows], steps[rows] = (x.numpy() for x in tested(of, key, torch.zeros_like(key)))
+        key = rng.fold(torch.as_tensor(keys[rows]), stream)
+        returns[rows], steps[rows] = (x.numpy() for x in tested(of, key, torch.full_like(key, first)))
     return returns, steps

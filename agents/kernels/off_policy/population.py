@@ -26,6 +26,7 @@ from envolve.agents.off_policy import depths as torch_path
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.envs.task import Task
 
+STEPS = "_steps"  # behind a learner's name: its kernels of stepwise.py
 TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its class in the kernels
     envolve.agents.off_policy.ddqn.DDQN: ("ddqn", ddqn.DDQN),
     envolve.agents.off_policy.dueling_ddqn.DuelingDDQN: ("duelingddqn", dueling_ddqn.DuelingDDQN),
@@ -40,10 +41,10 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper, apart: bool = 
     apart: see ``no_twin``."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
-    twin = no_twin(task, apart)
-    if twin is None and getattr(hyper.section, "published_dueling_mean", False):
+    if getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
-    return twin or ahead.why_not(TWINS[algorithm][0])
+    stepwise = no_twin(task, apart) is not None
+    return ahead.why_not(TWINS[algorithm][0] + STEPS * stepwise)
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
@@ -60,10 +61,15 @@ def _shortest(name: str) -> None:
     shortest.train_shortest(name, hidden_size=1, hidden_layer=1, batch_size=1)
 
 
-def train_population(algorithm: Type[Algorithm], job: Job, threads: int = 1) -> TrainResult:
+def train_population(algorithm: Type[Algorithm], job: Job, threads: int = 1, apart: bool = False) -> TrainResult:
     """As ``envolve.agents.off_policy.depths.train_population``, on the CPU; members are shared among ``threads``, and
-    the result is the same for any number of them."""
+    the result is the same for any number of them. apart: see ``no_twin``; where Python takes the steps, ``stepwise.py``
+    trains."""
     name, twin = TWINS[algorithm]
+    if no_twin(job.task, apart) is not None:
+        from envolve.agents.kernels.off_policy import stepwise
+
+        return stepwise.train_population(algorithm, job)
     ahead.compiled_ahead(name)
     task, hyper = job.task, job.hyper
     nets = nets_of(algorithm, task, hyper)
