@@ -88,8 +88,7 @@ def train(
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         if name == "ppo":
             return ppo.train_population(job, device, icm)
-        updates = backend if own_torch else "kernel"
-        return off_policy.train_population(algorithm(name), job, device, icm, updates=updates)
+        return off_policy.train_population(algorithm(name), job, device, icm, compiled=backend == "torch_compile")
     if name == "ppo":
         from envolve.agents.kernels.ppo import population as ppo_population
 

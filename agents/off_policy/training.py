@@ -64,16 +64,16 @@ class OffPolicy:
         algorithm: Algorithm,
         icm: Optional[ICM] = None,
         cuda_graph: bool = False,
-        updates: str = "torch",
+        compiled: bool = False,
     ) -> None:
-        """algorithm: of the job's members, on the device to train on; updates: see ``depths.train_population``."""
+        """algorithm: of the job's members, on the device to train on; compiled: see ``depths.train_population``."""
         task, hyper, device = job.task, job.hyper, algorithm.rows.params.device
         keys = torch.as_tensor(job.keys, device=device)
         self.task, self.kind, self.section, self.test_each = task, job.kind, job.section, job.test_each
         self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
         P, E = len(keys), hyper.section.train_episodes
         zero = torch.zeros(P, dtype=torch.int64, device=device)
-        self.batch_size = batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
+        batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
         used = torch.arange(int(batch_size.max()), device=device) < batch_size
         self.m = OffPolicyMembers(
             row=torch.arange(P, device=device),
@@ -98,12 +98,7 @@ class OffPolicy:
         self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
         self.graphs = Graphs(self._step, cuda_graph)
         self.update: Any = algorithm.update
-        self.compiled_update = False
-        if updates == "kernel":  # numba is imported where it is used
-            from envolve.agents.kernels.off_policy.update import why_not
-
-            self.compiled_update = why_not(algorithm) is None
-        elif updates == "torch_compile":
+        if compiled:
             self.update = torch_compile.update_of(algorithm)
         self._of_live()
         self.m.state = self._reset(self.m.row)
@@ -118,10 +113,6 @@ class OffPolicy:
 
     def _of_live(self) -> None:
         """Rebuilds everything that depends on which members are still in training."""
-        if self.compiled_update:
-            from envolve.agents.kernels.off_policy.update import update_of
-
-            self.update = update_of(self.algorithm, self.batch_size[self.m.row, 0].tolist())
         self.world = make_world(self.kind, self.task, self.section, self.m.world, self.algorithm.rows.gamma[:, 0])
 
     def train(self) -> None:

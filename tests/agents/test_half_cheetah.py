@@ -1,4 +1,4 @@
-"""Every learner of continuous actions trains on HalfCheetah-v3, in each kind of world, on the PyTorch path."""
+"""Every learner of continuous actions trains on HalfCheetah-v3, in each kind of world. Python takes the steps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from envolve.agents import train as train_module
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.job import Job
 from envolve.agents.common.learners import LEARNERS
-from envolve.agents.kernels.off_policy import update
-from envolve.agents.kernels.off_policy.update import CompiledUpdate
+from envolve.agents.kernels.off_policy import stepwise
 from envolve.agents.off_policy import depths as off_policy
 from envolve.agents.train import algorithm, train
 from envolve.envs.section import EnvSection
@@ -60,10 +59,10 @@ def test_members_train_and_do_not_depend_on_each_other(name, kind, rn_type):
         np.testing.assert_array_equal(alone.episode_length[0], together.episode_length[i])
 
 
-@pytest.mark.parametrize("name", [pytest.param("td3", marks=pytest.mark.slow), "sac"])
-def test_updates_are_compiled(name, monkeypatch):
+@pytest.mark.parametrize("name", ["td3", pytest.param("sac", marks=pytest.mark.slow)])
+def test_learners_are_compiled(name):
     """As PyTorch's, also of members that are narrower than others, that fail and that leave before the others."""
-    task, keys, made = make_task("HalfCheetah-v3", max_steps=12), np.arange(10, 14), []
+    task, keys = make_task("HalfCheetah-v3", max_steps=12), np.arange(10, 14)
     section = EnvSection(hidden_size=8, reward_env_type=4, info_dim=4)
     worlds = init_world("rn", task, section, torch.arange(4))
     worlds[1] = float("nan")
@@ -74,25 +73,22 @@ def test_updates_are_compiled(name, monkeypatch):
         lr=np.array([1e-3, 1e-3, 1e-4, 1e-2]),
         train_steps=np.array([60, 60, 24, 60]),
     )
-    monkeypatch.setattr(update, "CompiledUpdate", lambda *a: made.append(CompiledUpdate(*a)) or made[-1])
-    twins = [
-        off_policy.train_population(algorithm(name), Job(task, "rn", section, worlds, hyper, keys), updates=updates)
-        for updates in ("torch", "kernel")
-    ]
-    assert [len(each.agents) for each in made] == [4, 2] and twins[1].updates.tolist() == [48, 0, 12, 48]
+    job = Job(task, "rn", section, worlds, hyper, keys)
+    twins = [room.train_population(algorithm(name), job) for room in (off_policy, stepwise)]
+    assert twins[1].updates.tolist() == [48, 0, 12, 48]
     same_run(*twins, 1e-3)
 
 
 def test_the_slower_path_says_why(caplog, monkeypatch):
     monkeypatch.setattr(train_module, "_said", set())
     with caplog.at_level(logging.WARNING, logger="envolve"):
-        run("td3", "rn")
-        run("td3", "rn")
+        run("ppo", "rn")
+        run("ppo", "rn")
     assert [record.message for record in caplog.records] == [
-        "td3 trains on the PyTorch path, which is slower: the task HalfCheetah-v3 has no compiled twin"
+        "ppo trains on the PyTorch path, which is slower: the task HalfCheetah-v3 has no compiled twin"
     ]
     with pytest.raises(ValueError, match="backend 'compiled': the task HalfCheetah-v3 has no compiled twin"):
-        run("td3", "rn", backend="compiled")
+        run("ppo", "rn", backend="compiled")
 
 
 def test_a_world_that_is_not_finite_fails_alone():

@@ -12,7 +12,7 @@ Axes: L members still in training, N = 1 environment each, F observation feature
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 import numpy as np
 import torch
@@ -87,7 +87,7 @@ def advance(m, seen, turn):
 
 
 class Stepwise:
-    """Training of all members of a job."""
+    """Training of all members of a job. Arrays are of those still in training, [L]."""
 
     def __init__(self, algorithm: Type[Algorithm], twin: Any, job: Job) -> None:
         """twin: the algorithm's class among the kernels."""
@@ -96,152 +96,155 @@ class Stepwise:
         weights = initial_weights(nets, job.keys)
         self.result = TrainResult.before_training(weights, self.s.train_episodes, self.s.test_episodes)
         self.algorithm, self.job, self.task = algorithm, job, task
-        F, self.columns, P = task.observation_size, twin.columns(task), len(job.keys)
+        F, columns, P = task.observation_size, twin.columns(task), len(job.keys)
         keys = torch.as_tensor(job.keys)
         streams = [rng.fold(keys, stream) for stream in (rng.EXPLORE, rng.REPLAY, rng.UPDATE)]
         unsigned = torch.stack(streams, 1).numpy().view(np.uint64)
-        self.actions = np.zeros((P, self.columns), np.float32)
+        self.member = np.arange(P)  # its row in the result
+        self.action, self.index = np.zeros((P, columns), np.float32), np.zeros(P, np.int64)
         self.steppers: List[Stepper] = []
         for i, rows in enumerate(capacity(job.hyper, task.max_steps).tolist()):
             own: Any = job.hyper.member(i)
             c = settings(OffPolicySettings, task, own, test_each=False, capacity=rows)
             agent = twin.create(task, own, weights[i, : size(nets[i])])
-            memory = np.empty((rows, 2 * F + self.columns + 2), np.float32)
-            batch = Batch.create(F + self.columns, own.batch_size)
-            self.steppers.append(Stepper(agent, c, memory, batch, self.actions[i], unsigned[i]))
+            memory = np.empty((rows, 2 * F + columns + 2), np.float32)
+            batch = Batch.create(F + columns, own.batch_size)
+            self.steppers.append(Stepper(agent, c, memory, batch, self.action[i], unsigned[i]))
         self.seen, self.turn = np.zeros((P, 3 * F + 2), np.float32), np.zeros((P, 7), np.int64)
-        self.index = np.zeros(P, np.int64)
-        self.reset_keys, self.reward_keys = rng.fold(keys, rng.RESET), rng.fold(keys, rng.REWARD)
-        self.budget = budgets(job.hyper, keys.device).numpy()
         self.n, self.t, self.total = np.zeros(P, np.int64), np.zeros(P, np.int64), np.zeros(P)
+        self.budget = budgets(job.hyper, keys.device).numpy()
+        self.reset_key, self.reward_key = rng.fold(keys, rng.RESET), rng.fold(keys, rng.REWARD)
         self.logged = torch.from_numpy(self.result.episode_return)
-        self._of_live(np.arange(P))
+        self._make_world()
 
-    def _of_live(self, live: np.ndarray) -> None:
-        """live: int64 [L], the members still in training."""
-        self.live, job = live, self.job
-        gamma = torch.as_tensor(job.hyper["gamma"][live])
-        self.world = make_world(job.kind, self.task, job.section, job.worlds[live], gamma)
+    def _make_world(self) -> None:
+        job, rows = self.job, self.member
+        gamma = torch.as_tensor(job.hyper["gamma"][rows])
+        self.world = make_world(job.kind, self.task, job.section, job.worlds[rows], gamma)
+
+    def _keep(self, stays: np.ndarray) -> None:
+        """Drops the members that have finished. stays: bool [L]."""
+        for name in ("member", "action", "index", "seen", "turn", "n", "t", "total", "budget"):
+            setattr(self, name, getattr(self, name)[stays])
+        self.reset_key, self.reward_key = self.reset_key[stays], self.reward_key[stays]
+        left = [self.steppers[k] for k in np.flatnonzero(stays).tolist()]
+        self.steppers = [stepper._replace(action=action) for stepper, action in zip(left, self.action)]
+        self._make_world()
 
     # ---------------------------------------------------------------------------------------------------- the loop
 
     def train(self) -> None:
-        F, turn, seen = self.task.observation_size, self.turn, self.seen
-        state = self._reset(self.live)
-        seen[:, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()
-        turn[:, [BEGINS, ACTS]] = 1
-        self._advance(self.live)
-        while len(self.live):
-            live, before = self.live, self.t[self.live]
-            seen[live, :F] = seen[live, 2 * F : 3 * F]
+        F = self.task.observation_size
+        state = self._begin(np.arange(len(self.member)))
+        self._act_first(state, np.arange(len(self.member)))
+        while len(self.member):
+            seen, turn, before = self.seen, self.turn, self.t.copy()
+            seen[:, :F] = seen[:, 2 * F : 3 * F]
             state, reward, done, lost, over = self._take(state)
-            self.n[live] += self.t[live] - before
-            seen[live, F : 2 * F] = seen[live, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()
-            seen[live, 3 * F], seen[live, 3 * F + 1] = reward, done
-            self.total[live] += reward / self.world.reward_scale
-            ended = over | (self.n[live] >= self.budget[live])
-            turn[live, STORES], turn[live, BEGINS], turn[live, ACTS] = ~lost, 0, ~ended
-            turn[live, LEARNS] = ~lost & (turn[live, EPISODE] >= self.s.init_episodes)
-            self._advance(live)
-            turn[live, DECISION] += 1
-            turn[live, UPDATE] += turn[live, LEARNS]
+            self.n += self.t - before
+            self.total += reward / self.world.reward_scale
+            seen[:, F : 2 * F] = seen[:, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()
+            seen[:, 3 * F], seen[:, 3 * F + 1] = reward, done
+            ended = over | (self.n >= self.budget)
+            turn[:, STORES], turn[:, BEGINS], turn[:, ACTS] = ~lost, 0, ~ended
+            turn[:, LEARNS] = ~lost & (turn[:, EPISODE] >= self.s.init_episodes)
+            self._advance(range(len(turn)))
+            turn[:, DECISION] += 1
+            turn[:, UPDATE] += turn[:, LEARNS]
             if ended.any():
                 state = self._end_episodes(state, ended, lost)
+
+    @without_denormals()
+    def _advance(self, which: Iterable[int]) -> None:
+        for k in which:
+            self.index[k] = advance(self.steppers[k], self.seen[k], self.turn[k])
 
     def _take(self, state: Tensor) -> Tuple[Tensor, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Takes the actions -> state [L, 1, S], reward, done, failed, over [L]. One step without noise is ``repeat``
         written out: its small operations take as long as all else."""
-        world, s, most, live = self.world, self.s, self.task.max_steps, self.live
+        world, s, most = self.world, self.s, self.task.max_steps
+        action = torch.from_numpy(self.action if self.task.action_size else self.index)[:, None]
         if s.same_action_num == 1 and not world.reward_noise:
-            state, *of_step = world.step(state, self._chosen(live))
+            state, *of_step = world.step(state, action)
             reward, done, failed = (x[:, 0].numpy() for x in of_step)
-            self.t[live] += 1
-            over = (done > 0.5) | failed | (self.t[live] >= most)
+            self.t += 1
+            over = (done > 0.5) | failed | (self.t >= most)
         else:
-            t = torch.from_numpy(self.t[live])[:, None]
-            noise = partial(self._noise, torch.from_numpy(self.n[live])[:, None] - t) if world.reward_noise else None
-            state, *of_step = repeat(world, state, self._chosen(live), t, s.same_action_num, most, noise)
-            reward, done, failed, self.t[live], over = (x[:, 0].numpy() for x in of_step)
+            t = torch.from_numpy(self.t)[:, None]
+            noise = partial(self._noise, torch.from_numpy(self.n)[:, None] - t) if world.reward_noise else None
+            state, *of_step = repeat(world, state, action, t, s.same_action_num, most, noise)
+            reward, done, failed, self.t, over = (x[:, 0].numpy() for x in of_step)
         own = world.truncated(state)
-        cut = np.zeros(len(live), np.bool_) if own is None else own[:, 0].numpy()
+        cut = np.zeros(len(over), np.bool_) if own is None else own[:, 0].numpy()
         if self.job.kind != "se" and not s.bootstrap_time_limit:
-            done = np.where(cut | (self.t[live] >= most), np.float32(1), done)
+            done = np.where(cut | (self.t >= most), np.float32(1), done)
         return state, reward, done, failed, over | cut
 
-    @without_denormals()
-    def _advance(self, members: np.ndarray) -> None:
-        for i in members.tolist():
-            self.index[i] = advance(self.steppers[i], self.seen[i], self.turn[i])
-
-    def _chosen(self, live: np.ndarray) -> Tensor:
-        """Actions for the worlds: int64 [L, 1] or float32 [L, 1, A]."""
-        if self.task.action_size:
-            return torch.from_numpy(self.actions[live])[:, None]
-        return torch.from_numpy(self.index[live])[:, None]
-
     def _noise(self, before: Tensor, t: Tensor) -> Tensor:
-        return reward_noise(self.world, self.reward_keys[self.live], before + t)
-
-    def _reset(self, members: np.ndarray) -> Tensor:
-        """State of new episodes of these members, [K, 1, S]."""
-        R = self.world.reset_uniforms
-        first = torch.from_numpy(self.turn[members, EPISODE] * R)[:, None]
-        return self.world.reset(reset_uniforms(self.reset_keys[members], first, R), torch.from_numpy(self._at(members)))
-
-    def _at(self, members: np.ndarray) -> np.ndarray:
-        """Where members stand among the live ones."""
-        return np.searchsorted(self.live, members)
+        return reward_noise(self.world, self.reward_key, before + t)
 
     # ------------------------------------------------------------------------------------------------- the episodes
 
+    def _begin(self, which: np.ndarray) -> Tensor:
+        """State of new episodes of the members at these places, [K, 1, S]."""
+        R = self.world.reset_uniforms
+        first = torch.from_numpy(self.turn[which, EPISODE] * R)[:, None]
+        return self.world.reset(reset_uniforms(self.reset_key[which], first, R), torch.from_numpy(which))
+
+    def _act_first(self, state: Tensor, which: np.ndarray) -> None:
+        """The first actions in the episodes that have begun at these places. state: of all."""
+        F = self.task.observation_size
+        self.seen[which, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()[which]
+        self.turn[which, STORES] = self.turn[which, LEARNS] = 0
+        self.turn[which, BEGINS] = self.turn[which, ACTS] = 1
+        self._advance(which.tolist())
+
     def _end_episodes(self, state: Tensor, ended: np.ndarray, lost: np.ndarray) -> Tensor:
-        """Logs the episodes that ended, resets, and drops the members that have finished -> state. ended, lost: bool
-        [L]."""
-        r, F, real = self.result, self.task.observation_size, self.job.kind != "se"
-        stays = np.ones(len(self.live), np.bool_)
-        for at in np.flatnonzero(ended).tolist():
-            i, e = int(self.live[at]), int(self.turn[self.live[at], EPISODE])
-            r.episode_length[i, e] = self.t[i]
-            stop = self._stops(i, e, bool(lost[at]))
-            if stop:
-                stays[at] = False
-                r.episodes[i], r.train_steps[i], r.updates[i] = e + 1, self.n[i], self.turn[i, UPDATE]
-                r.real_steps[i] += self.n[i] * real
-                if real and lost[at]:
-                    r.complaints[i] = self.task.complaint(state[at])
-            if real:
-                self.task.release(state[at])
-        goes_on = ended & stays
-        members = self.live[goes_on]
-        if len(members):
-            self.turn[members, EPISODE] += 1
-            state[goes_on] = self._reset(members).to(state.dtype)
-            self.t[members] = self.total[members] = 0
+        """Logs the episodes that ended, begins others, and drops the members that have finished -> state. ended, lost:
+        bool [L]."""
+        stays = np.ones(len(ended), np.bool_)
+        for k in np.flatnonzero(ended).tolist():
+            self.result.episode_length[self.member[k], self.turn[k, EPISODE]] = self.t[k]
+            if self._stops(k, bool(lost[k])):
+                stays[k] = False
+                self._finish(k, state[k] if lost[k] else None)
+            if self.job.kind != "se":
+                self.task.release(state[k])
+        again = np.flatnonzero(ended & stays)
+        if len(again):
+            self.turn[again, EPISODE] += 1
+            self.t[again] = self.total[again] = 0
+            state[again] = self._begin(again).to(state.dtype)
         if not stays.all():
-            self._of_live(self.live[stays])
-            state = state[stays]
-        if len(members):
-            self.seen[members, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()[self._at(members)]
-            self.turn[members, STORES] = self.turn[members, LEARNS] = 0
-            self.turn[members, BEGINS] = self.turn[members, ACTS] = 1
-            self._advance(members)
+            self._keep(stays)
+            state, again = state[stays], again - np.cumsum(~stays)[again]
+        if len(again):
+            self._act_first(state, again)
         return state
 
-    def _stops(self, i: int, e: int, lost: bool) -> bool:
-        """Whether member i has finished with its episode e, which is logged."""
-        r, s = self.result, self.s
+    def _finish(self, k: int, failed: Optional[Tensor]) -> None:
+        """Notes what the member at place k has done. failed: the state in which its world did."""
+        r, i, real = self.result, int(self.member[k]), self.job.kind != "se"
+        r.episodes[i], r.train_steps[i], r.updates[i] = self.turn[k, EPISODE] + 1, self.n[k], self.turn[k, UPDATE]
+        r.real_steps[i] += self.n[k] * real
+        if real and failed is not None:
+            r.complaints[i] = self.task.complaint(failed)
+
+    def _stops(self, k: int, lost: bool) -> bool:
+        """Whether the member at place k has finished with its episode, which is logged."""
+        r, s, i, e = self.result, self.s, int(self.member[k]), int(self.turn[k, EPISODE])
         r.status[i] = WORLD_DIVERGED if lost else OK if np.isfinite(r.weights[i]).all() else AGENT_DIVERGED
         if r.status[i] != OK:
             return True
         if self.job.test_each:
             tests = self._tested(np.array([i]), rng.TEST, e * s.test_episodes)
-            self.total[i], steps = tests[0].mean(), tests[1]
+            self.total[k], steps = tests[0].mean(), tests[1]
             r.real_steps[i] += int(steps[0])
-        r.episode_return[i, e] = self.total[i]
+        r.episode_return[i, e] = self.total[k]
         settles = self.job.kind == "se" and not self.job.test_each
-        here = torch.tensor([e]), torch.tensor([int(self.n[i])])
+        here = torch.tensor([e]), torch.tensor([int(self.n[k])])
         stop = early_out(self.logged[i : i + 1], *here, s, settles, self.task.solved_reward)
-        return bool(stop[0]) or self.n[i] >= self.budget[i] or e + 1 >= s.train_episodes
+        return bool(stop[0]) or self.n[k] >= self.budget[k] or e + 1 >= s.train_episodes
 
     def _tested(self, members: np.ndarray, stream: int, first: int) -> Tuple[np.ndarray, np.ndarray]:
         job = self.job

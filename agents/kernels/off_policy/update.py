@@ -11,7 +11,6 @@ minibatch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Dict, Optional, Union
@@ -87,20 +86,18 @@ def _kernel(algorithm: Algorithm) -> str:
 
 
 class CompiledUpdate:
-    """``algorithm.update``, member by member; one that does not learn is left alone. Each learns from the first samples
-    of its batch, as many as its batch size says, evenly: ``weight`` is not looked at."""
+    """``algorithm.update``, member by member; one that does not learn is left alone. Samples count evenly: ``weight``
+    is not looked at."""
 
-    def __init__(self, algorithm: Union[SAC, TD3], batch_sizes: Optional[Sequence[int]] = None) -> None:
-        """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update.
-        batch_sizes: of the members, default: their section's."""
+    def __init__(self, algorithm: Union[SAC, TD3]) -> None:
+        """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update."""
         ahead.compiled_ahead(_kernel(algorithm))
         self.algorithm, self.rows, task = algorithm, algorithm.rows, algorithm.task
         net, inputs = algorithm.nets[0], task.observation_size + task.action_size
-        self.sizes = list(batch_sizes or [algorithm.section.batch_size] * len(self.rows.lr))
-        self.batches = {size: Batch.create(inputs, size) for size in set(self.sizes)}
+        self.batch = Batch.create(inputs, algorithm.section.batch_size)
         # members narrower than the nets were padded with units that stay zero
         shape: Any = {"hidden_size": net.hidden, "hidden_layer": net.layers}
-        self.sections = {size: replace(algorithm.section, batch_size=size, **shape) for size in self.batches}
+        self.section = replace(algorithm.section, **shape)
         members = range(len(self.rows.lr))
         rates = [rate.tolist() for rate in algorithm.rates(torch.ones(len(members), dtype=torch.bool))]
         self.agents = [self._agent(i, [rate[i] for rate in rates]) for i in members]
@@ -108,7 +105,7 @@ class CompiledUpdate:
     def _agent(self, i: int, rates: list[float]) -> Any:
         """The kernels' tuple of member i: its arrays are views."""
         r: Any = self.rows
-        task, section = self.algorithm.task, self.sections[self.sizes[i]]
+        task, section = self.algorithm.task, self.section
 
         def view(of: Tensor) -> np.ndarray:
             return of[i].numpy()
@@ -144,18 +141,17 @@ class CompiledUpdate:
         for i, agent in enumerate(self.agents):
             if not live[i]:
                 continue
-            size = self.sizes[i]
-            rows = batch[i, :, :size].contiguous().numpy()
-            update_member(with_tau(agent, tau[i]), self.batches[size], rows, gamma[i], keys[i], decision, numbers[i])
+            rows = batch[i].contiguous().numpy()
+            update_member(with_tau(agent, tau[i]), self.batch, rows, gamma[i], keys[i], decision, numbers[i])
 
 
-def update_of(algorithm: Algorithm, batch_sizes: Optional[Sequence[int]] = None) -> Update:
+def update_of(algorithm: Algorithm) -> Update:
     """``algorithm.update`` under the conditions of ``CompiledUpdate``, compiled where there is a kernel for it; the log
     says where there is none."""
     reason = why_not(algorithm)
     if reason is None:
         assert isinstance(algorithm, (SAC, TD3))
-        return CompiledUpdate(algorithm, batch_sizes)
+        return CompiledUpdate(algorithm)
     log.info("updates take the PyTorch path: %s", reason)
     return algorithm.update
 

@@ -64,6 +64,6 @@ def test_tests_are_those_of_the_pytorch_path(case: tuple[str, Task, Task, Learne
 
 def test_only_bandits_need_no_twin() -> None:
     task = type("Twinless", (CartPole,), {"name": "Twinless-v0"})()
-    hyper = draw(DDQNSection(), np.array([1]))
-    assert "has no compiled twin" in str(_no_kernel("ddqn", task, hyper, "cpu", None, False))
-    assert _no_kernel("ddqn", task, hyper, "cpu", None, True) is None
+    hyper = draw(PPOSection(), np.array([1]))
+    assert "has no compiled twin" in str(_no_kernel("ppo", task, hyper, "cpu", None, False))
+    assert _no_kernel("ppo", task, hyper, "cpu", None, True) is None
