@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What a training step on any Gymnasium environment costs: compiled learners, the PyTorch path, Stable-Baselines3.
+
+    python3 benchmarks/any_env_learners.py [--ids CartPole-v1 Pendulum-v1] [--members 1 16] [--steps 2000] [--json FILE]
+
+Two layers of 64 ReLU units, batches of 64, one update per step, the environment's own steps in it. Microseconds of CPU
+time of one core per step and agent: the difference of trainings of --steps and of 500 steps, which leaves out what is
+done once. Stable-Baselines3 trains one agent at a time, and its DQN has one network where ours has two for a target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import gymnasium  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+from envolve.agents.common.learners import LEARNERS  # noqa: E402
+from envolve.agents.train import train  # noqa: E402
+from envolve.envs.outside.define import define  # noqa: E402
+from envolve.envs.outside.measure import measure  # noqa: E402
+from envolve.envs.section import EnvSection  # noqa: E402
+
+FIRST = 500  # steps of the shorter training
+SIZE: dict[str, Any] = {"hidden_size": 64, "hidden_layer": 2, "batch_size": 64, "activation_fn": "relu"}
+RUN = {"init_episodes": 0, "test_episodes": 1, "early_out_num": 10_000}
+PEERS = {"ddqn": "DQN", "sac": "SAC", "td3": "TD3"}  # of Stable-Baselines3
+
+
+def per_step(training: Callable[[int], int], steps: int) -> float:
+    """Microseconds per step. training: trains for so many steps -> how many that were, of all agents."""
+    seconds, taken = [], []
+    for length in (FIRST, FIRST, steps):  # the first compiles and warms up
+        began = time.process_time()
+        taken.append(training(length))
+        seconds.append(time.process_time() - began)
+    return 1e6 * (seconds[2] - seconds[1]) / (taken[2] - taken[1])
+
+
+def ours(name: str, env: str, members: int, backend: str) -> Callable[[int], int]:
+    section: dict[str, Any] = {"env_kwargs": {}, "wrappers": []}
+    full = f"gymnasium:{env}"
+    task = define(full, {**section, "measured": measure(full, section)})()
+    task.test_steps = 1
+    keys, worlds = np.arange(members), torch.zeros(members, 1)
+
+    def training(steps: int) -> int:
+        learner = dataclasses.replace(LEARNERS[name].section(), train_steps=steps, train_episodes=steps, **SIZE, **RUN)
+        result = train(name, learner, None, task, "real", EnvSection(), worlds, keys, backend=backend)
+        return int(result.train_steps.sum())
+
+    return training
+
+
+def library(name: str, env: str) -> Callable[[int], int]:
+    import stable_baselines3
+
+    def training(steps: int) -> int:
+        own: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_starts": 1, "batch_size": 64}
+        kind = getattr(stable_baselines3, PEERS[name])
+        model = kind(
+            "MlpPolicy", gymnasium.make(env), policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **own
+        )
+        return int(model.learn(steps).num_timesteps)
+
+    return training
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ids", nargs="+", default=["CartPole-v1", "Pendulum-v1"], metavar="ID")
+    parser.add_argument("--members", nargs="+", type=int, default=[1, 16])
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    peer = importlib.util.find_spec("stable_baselines3") is not None
+    print("| environment, learner | agents | compiled | PyTorch path | Stable-Baselines3 |\n|---|---|---|---|---|")
+    found = []
+    for env in args.ids:
+        discrete = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Discrete)
+        for name in ("ddqn",) if discrete else ("sac", "td3"):
+            other = per_step(library(name, env), args.steps) if peer else None
+            for members in args.members:
+                compiled, readable = (
+                    per_step(ours(name, env, members, backend), args.steps) for backend in ("compiled", "torch")
+                )
+                found.append({"env": env, "learner": name, "agents": members, "compiled": compiled, "torch": readable,
+                              "stable_baselines3": other})  # fmt: skip
+                last = f"{other:,.0f}" if other else "not installed"
+                print(f"| {env}, {name} | {members} | {compiled:,.0f} | {readable:,.0f} | {last} |", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
