@@ -74,7 +74,15 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
     # started by hand: they take many minutes, or print what they are to be compared with
     own_tables = {"capacity", "ranking", "shaped_learning", "peers.sb3_shaped", "shaped_ppo", "vetting", "graph_speed"}
     own_tables |= {"scaling", "bohb", "distributed", "distributed_learning", "contrastive", "peers.jax_contrastive"}
-    own_tables |= {"peers.torchrl_sac", "searches", "any_env", "worlds.zoo", "worlds.equal_price", "on_ray"}
+    own_tables |= {
+        "peers.torchrl_sac",
+        "searches",
+        "any_env.adapter",
+        "any_env.learners",
+        "worlds.zoo",
+        "worlds.equal_price",
+        "on_ray",
+    }
     own_tables |= {"worlds.continuous_control", "worlds.bandit_generation", "worlds.bugs", "rewards.study"}
     own_tables |= {"simulators.mjlab_learning", "simulators.mjlab_candidates", "first_generation"}
     own_tables |= {"worlds.hyperparameter_ranks", "worlds.goal_starts"}

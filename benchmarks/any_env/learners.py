@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a training step on any Gymnasium environment costs: compiled learners, the PyTorch path, Stable-Baselines3.
 
-    python3 benchmarks/any_env_learners.py [--ids CartPole-v1 Pendulum-v1] [--members 1 16] [--steps 2000] [--json FILE]
+    python3 benchmarks/any_env/learners.py [--ids CartPole-v1 Pendulum-v1] [--members 1 16] [--steps 2000] [--json FILE]
 
 Two layers of 64 ReLU units, batches of 64, one update per step, the environment's own steps in it. Microseconds of CPU
 time of one core per step and agent: the difference of trainings of --steps and of 500 steps, which leaves out what is
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import gymnasium  # noqa: E402

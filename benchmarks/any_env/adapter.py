@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a step of a Gymnasium environment costs on top of its own: the adapter for any environment, and SyncVectorEnv.
 
-    python3 benchmarks/any_env.py [ID ...] [--rounds 15] [--json FILE]
+    python3 benchmarks/any_env/adapter.py [ID ...] [--rounds 15] [--json FILE]
 
 A round is one episode in each of 32 environments, cut at 200 steps, with random actions drawn before. ``plain`` calls
 each environment's own reset and step. ``adapter`` is what tests of P = 8 members x N = 4 episodes call
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import gymnasium  # noqa: E402
