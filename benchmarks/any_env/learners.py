@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a training step on any Gymnasium environment costs: compiled learners, the PyTorch path, Stable-Baselines3.
 
-    python3 benchmarks/any_env/learners.py [--ids CartPole-v1 Pendulum-v1] [--members 1 16] [--steps 2000] [--json FILE]
+    python3 benchmarks/any_env/learners.py [--ids CartPole-v1 Pendulum-v1] [--members 1 16] [--worlds real se rn]
 
 Two layers of 64 ReLU units, batches of 64, one update per step, the environment's own steps in it. Microseconds of CPU
 time of one core per step and agent: the difference of trainings of --steps and of 500 steps, which leaves out what is
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import itertools
 import json
 import sys
 import time
@@ -32,6 +33,7 @@ from envolve.agents.train import train  # noqa: E402
 from envolve.envs.outside.define import define  # noqa: E402
 from envolve.envs.outside.measure import measure  # noqa: E402
 from envolve.envs.section import EnvSection  # noqa: E402
+from envolve.envs.worlds.world import init_world  # noqa: E402
 
 FIRST = 500  # steps of the shorter training
 SIZE: dict[str, Any] = {"hidden_size": 64, "hidden_layer": 2, "batch_size": 64, "activation_fn": "relu"}
@@ -49,16 +51,17 @@ def per_step(training: Callable[[int], int], steps: int) -> float:
     return 1e6 * (seconds[2] - seconds[1]) / (taken[2] - taken[1])
 
 
-def ours(name: str, env: str, members: int, backend: str) -> Callable[[int], int]:
+def ours(name: str, env: str, kind: str, members: int, backend: str) -> Callable[[int], int]:
     section: dict[str, Any] = {"env_kwargs": {}, "wrappers": []}
     full = f"gymnasium:{env}"
     task = define(full, {**section, "measured": measure(full, section)})()
     task.test_steps = 1
-    keys, worlds = np.arange(members), torch.zeros(members, 1)
+    keys, world = np.arange(members), EnvSection(hidden_size=32, reward_env_type=2)
+    worlds = torch.zeros(members, 1) if kind == "real" else init_world(kind, task, world, torch.arange(members))
 
     def training(steps: int) -> int:
         learner = dataclasses.replace(LEARNERS[name].section(), train_steps=steps, train_episodes=steps, **SIZE, **RUN)
-        result = train(name, learner, None, task, "real", EnvSection(), worlds, keys, backend=backend)
+        result = train(name, learner, None, task, kind, world, worlds, keys, backend=backend)
         return int(result.train_steps.sum())
 
     return training
@@ -82,25 +85,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ids", nargs="+", default=["CartPole-v1", "Pendulum-v1"], metavar="ID")
     parser.add_argument("--members", nargs="+", type=int, default=[1, 16])
+    parser.add_argument("--worlds", nargs="+", choices=("real", "se", "rn"), default=["real"])
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     torch.set_num_threads(1)
     peer = importlib.util.find_spec("stable_baselines3") is not None
-    print("| environment, learner | agents | compiled | PyTorch path | Stable-Baselines3 |\n|---|---|---|---|---|")
+    print(
+        "| environment, learner, world | agents | compiled | PyTorch path | Stable-Baselines3 |\n|---|---|---|---|---|"
+    )
     found = []
     for env in args.ids:
         discrete = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Discrete)
         for name in ("ddqn",) if discrete else ("sac", "td3"):
-            other = per_step(library(name, env), args.steps) if peer else None
-            for members in args.members:
+            other = per_step(library(name, env), args.steps) if peer and "real" in args.worlds else None
+            for kind, members in itertools.product(args.worlds, args.members):
                 compiled, readable = (
-                    per_step(ours(name, env, members, backend), args.steps) for backend in ("compiled", "torch")
+                    per_step(ours(name, env, kind, members, backend), args.steps) for backend in ("compiled", "torch")
                 )
-                found.append({"env": env, "learner": name, "agents": members, "compiled": compiled, "torch": readable,
-                              "stable_baselines3": other})  # fmt: skip
-                last = f"{other:,.0f}" if other else "not installed"
-                print(f"| {env}, {name} | {members} | {compiled:,.0f} | {readable:,.0f} | {last} |", flush=True)
+                row: dict[str, Any] = {"env": env, "learner": name, "world": kind, "agents": members}
+                found.append({**row, "compiled": compiled, "torch": readable, "stable_baselines3": other})
+                last = f"{other:,.0f}" if other and kind == "real" else "-"
+                print(f"| {env}, {name}, {kind} | {members} | {compiled:,.0f} | {readable:,.0f} | {last} |", flush=True)
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
 

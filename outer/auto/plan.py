@@ -25,6 +25,9 @@ INITS = ("random", DISTILLED)  # how the first world is made
 EXPERT_SHARE = 0.6  # of the evolution's time, for the experts of a distilled world
 START_SECONDS = 12.0  # of the workers
 MOST_GENERATIONS = 2000
+# Seconds of a training step of one of ten agents side by side on a busy core, beside the environment's own
+# (benchmarks/any_env/learners.py --worlds se rn --members 10).
+SE_STEP, RN_STEP = 1e-4, 2e-4
 LATE = 1.25  # times the time that was asked for: a plan that is expected to take longer says so
 
 
@@ -59,7 +62,7 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Ev
     distilled = world == "bandit" if choice.init == AUTO else choice.init == DISTILLED
     expert_seconds = add_expert(config, facts, choice, EXPERT_SHARE * seconds) if distilled else 0.0
     seconds -= expert_seconds
-    generations, expected = _generations(facts, choice, gtn, seconds, world)
+    generations, expected = _generations(facts, choice, config["agents"], seconds, world)
     gtn["max_iterations"] = generations
     if gtn.get("horizon_start"):
         gtn["horizon_generations"] = max(1, round(0.6 * generations))
@@ -76,8 +79,9 @@ def _learner(facts: Facts, world: str) -> str:
     return name if world == "rn" else name + VARY_SUFFIX
 
 
-def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
+def _generations(facts: Facts, choice: Choice, agents: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
+    gtn = agents["gtn"]
     mirrored = gtn["search"] not in SEARCHES.built_in or SEARCHES[gtn["search"]].mirrored
     perturbed, plain = (1 + mirrored) * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
@@ -88,9 +92,10 @@ def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: flo
     if world == "bandit":
         train = (perturbed + plain) * facts.member_seconds * 1.6
     elif world == "se":
-        train = (perturbed + plain) * 1500 * 6e-4
+        train = (perturbed + plain) * 1500 * SE_STEP
     else:
-        train = (perturbed + plain) * 20_000 * (1e-3 + facts.step_seconds)
+        steps = agents[gtn["agent_name"].lower()]["train_episodes"] * facts.likely_length
+        train = (perturbed + plain) * steps * (RN_STEP + facts.step_seconds)
     one = (train + real_steps * facts.step_seconds) / width + 0.15
     count = int(max(LEAST_GENERATIONS, min(MOST_GENERATIONS, seconds / one)))
     return count, count * one
