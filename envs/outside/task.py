@@ -110,7 +110,8 @@ class OutsideTask(Task):
         return next_state[..., HEAD : HEAD + self.info_size].nan_to_num().to(torch.float32)
 
     def stopped(self, state: Tensor) -> Tuple[Tensor, Tensor]:
-        return state[..., STATUS] == TRUNCATED, state[..., STATUS] == FAILED
+        status = state[..., STATUS]
+        return status == TRUNCATED, status == FAILED
 
     def first_observations(self, u: Tensor) -> Tensor:
         """One of the observations that ``measure.py`` saw after a reset, chosen by the first uniform: float32

@@ -76,12 +76,10 @@ class RealTask(OnTask):
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         next_state, reward, terminated = self.task.step(state, action)
-        done, failed = terminated.to(torch.float32), torch.zeros_like(terminated)
-        if self.task.stops_itself:
-            failed = self.task.stopped(next_state)[1]
+        failed = self.task.stopped(next_state)[1] if self.task.stops_itself else torch.zeros_like(terminated)
         if self.for_learning:
             reward = (reward * self.reward_scale).to(torch.float32)
-        return next_state, reward, done, failed
+        return next_state, reward, terminated.to(torch.float32), failed
 
 
 def se_nets(task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:
