@@ -29,7 +29,12 @@ CASES: list[tuple[str, type[Task], LearnerSection]] = [
 ]
 
 
-@pytest.fixture(params=CASES, ids=["ddqn", "td3", "ppo", "td3, noise in tests", "ppo, noise in tests"])
+NAMES = ["ddqn", "td3", "ppo", "td3, noise in tests", "ppo, noise in tests"]
+
+
+@pytest.fixture(
+    params=[pytest.param(c, id=n, marks=pytest.mark.slow if "," in n else ()) for c, n in zip(CASES, NAMES)]
+)
 def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, Task, Task, LearnerSection]]:
     """A learner, a task with a twin, the same one without, and the learner's section."""
     name, cls, section = request.param

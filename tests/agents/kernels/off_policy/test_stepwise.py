@@ -24,6 +24,7 @@ from envolve.envs.classic.pendulum import Pendulum
 from envolve.envs.section import EnvSection
 from envolve.envs.task import TASKS, Task
 from envolve.envs.worlds.world import init_world
+from tests.examples import some_slow
 
 SMALL: dict[str, Any] = {"hidden_size": 12, "hidden_layer": 1, "batch_size": 10, "test_episodes": 2, "lr": 3e-3}
 LEARNERS: dict[str, LearnerSection] = {
@@ -33,7 +34,6 @@ LEARNERS: dict[str, LearnerSection] = {
     "duelingddqn": DuelingDDQNSection(**SMALL),
     "td3_discrete": TD3DiscreteSection(**SMALL),
 }
-LATE = ("sac", "duelingddqn", "td3_discrete")  # compiled by the slow tests alone
 VARIED = VarySection(vary_hp=True, vary_layers=True)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {  # kind of world, what is special
     "real": ("real", {}),
@@ -76,8 +76,11 @@ def trained(name: str, backend: str, kind: str, own: dict[str, Any], task: Task 
     return train(name, section, varied, task, kind, world, worlds, np.array([5, 6, 7]), test_each, backend)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LATE else ()) for n in LEARNERS])
+EVERY = [(name, case) for name in LEARNERS for case in CASES]
+FAST = [*(("ddqn", case) for case in CASES), ("td3", "real"), ("td3", "tested, varied")]
+
+
+@pytest.mark.parametrize(("name", "case"), some_slow(EVERY, FAST))
 def test_equals_the_pytorch_path(name: str, case: str) -> None:
     kind, own = CASES[case]
     a, b = (trained(name, backend, kind, own) for backend in ("torch", "compiled"))
