@@ -80,15 +80,12 @@ def auto_shape(args: Args) -> int:
     except SimulatorError as e:
         complain(e)
         return 1
-    if plan.resumed:
-        return run(plan)
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(claimed(plan.folder))
-        except OSError as e:
-            complain(f"{e.filename}: {e.strerror}")
-            return 1
-        return run(plan._replace(folder=folder))
+    try:
+        with contextlib.nullcontext(plan.folder) if plan.resumed else claimed(plan.folder) as folder:
+            return run(plan._replace(folder=folder))
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+        return 1
 
 
 def run(plan: Plan) -> int:
@@ -107,9 +104,6 @@ def run(plan: Plan) -> int:
         return 1
     except (ChatError, JailError, SimulatorError, RunError, ValueError) as e:
         complain(e)
-        return 1
-    except OSError as e:
-        complain(f"{e.filename}: {e.strerror}")
         return 1
 
 

@@ -42,7 +42,7 @@ PEERS = {"ddqn": "DQN", "sac": "SAC", "td3": "TD3"}  # of Stable-Baselines3
 
 
 def per_step(training: Callable[[int], int], steps: int) -> float:
-    """Microseconds per step. training: trains for so many steps -> how many that were, of all agents."""
+    """Microseconds per step. training: a function of the steps of each agent, which returns those of all."""
     seconds, taken = [], []
     for length in (FIRST, FIRST, steps):  # the first compiles and warms up
         began = time.process_time()

@@ -31,14 +31,7 @@ from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.common.members import settings
 from envolve.agents.kernels.off_policy.population import STEPS, TWINS
-from envolve.agents.kernels.off_policy.training import (
-    Batch,
-    OffPolicySettings,
-    begin_episode,
-    explore,
-    learn,
-    sample,
-)
+from envolve.agents.kernels.off_policy.training import Batch, OffPolicySettings, begin_episode, explore, learn, sample
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.off_policy.depths import test_trained
 from envolve.core import rng

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,8 +56,9 @@ def test_compiled_loops_run_in_it(threads: int) -> None:
 def test_weights_have_the_same_bits(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand updates: Adam's means of dead units are denormal by then."""
     task, world = Pendulum(), EnvSection(contextual_bandit=True, hidden_size=8)
-    few = {"train_steps": 1100, "train_episodes": 1100, "init_episodes": 20, "test_episodes": 1, "batch_size": 8}
-    section = TD3Section(hidden_size=32, hidden_layer=1, activation_fn="relu", lr=0.02, **few)  # type: ignore[arg-type]
+    few: dict[str, Any] = {"train_steps": 1100, "train_episodes": 1100, "test_episodes": 1}
+    small: dict[str, Any] = {"hidden_size": 32, "hidden_layer": 1, "batch_size": 8, "init_episodes": 20}
+    section = TD3Section(activation_fn="relu", lr=0.02, **few, **small)
     worlds = init_world("se", task, world, torch.arange(1))
     seen = []
     for flush in (torch.set_flush_denormal, lambda on: True):
