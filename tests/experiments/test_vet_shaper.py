@@ -24,8 +24,9 @@ def command(capsys, *words):
 def test_a_saved_reply_becomes_a_candidate(tmp_path, capsys, warm) -> None:
     file, out = tmp_path / "reply.txt", tmp_path / "mine.graph.json"
     file.write_text(GOOD)
-    code, said, _ = command(capsys, file, "--task", "Cartpole", "--shaper_types", "compute_reward", "--out", out)
-    assert code == 0 and "accepted: compute_reward" in said and "upright_weight  2.5" in said and str(out) in said
+    code, said, err = command(capsys, file, "--task", "Cartpole", "--shaper_types", "compute_reward", "--out", out)
+    assert code == 0, err
+    assert "accepted: compute_reward" in said and "upright_weight  2.5" in said and str(out) in said
     candidate = load_candidate(out)
     assert candidate.failure is None and candidate.param_names == ("upright_weight",)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import gc
 import inspect
 import logging
 import os
@@ -36,6 +37,7 @@ JAIL = "envolve.llm.vetting.jail.jailed"
 FUZZER = "tests.experiments.fuzz_commands"
 MODULES = {"envolve", "envolve.envs.outside.measure", "envolve.outer.auto.probe", FUZZER, JAIL}  # python -m
 FILES = 4096  # more than a process of tests has open
+LONG = 60  # seconds after which a copy that has become a jail says what it does, for one that never gets ready
 _given = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 
 
@@ -75,11 +77,12 @@ class Warm(subprocess.Popen):
             super()._execute_child(*args)  # type: ignore[misc]
             return
         pipes = {name: given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")}
-        if JAIL in given["args"]:
+        jail = JAIL in given["args"]
+        if jail:
             _load_what_the_jail_does()
         pid = os.fork()
         if pid == 0:
-            _become(program, given)
+            _become(program, given, LONG if jail else None)
         self.pid, self._child_created = pid, True
         self._close_pipe_fds(*pipes.values())  # type: ignore[attr-defined]
 
@@ -95,10 +98,12 @@ def _load_what_the_jail_does() -> None:
     warm_up(trace_candidate, check, make_probe("Cartpole"))
 
 
-def _become(program: Callable[[], object], given: dict[str, Any]) -> NoReturn:
+def _become(program: Callable[[], object], given: dict[str, Any], long: float | None) -> NoReturn:
     code: Any = 1
     try:
         _as_if_started(given)
+        if long is not None:
+            faulthandler.dump_traceback_later(long)
         try:
             program()
             code = 0
@@ -122,6 +127,7 @@ def _become(program: Callable[[], object], given: dict[str, Any]) -> NoReturn:
 
 def _as_if_started(given: dict[str, Any]) -> None:
     """Makes the copy of the tests' process what a new one would be."""
+    gc.freeze()  # garbage of the tests stays: what it waits for when it ends, threads among it, is not here
     faulthandler.disable()
     for target, name in enumerate(("p2cread", "c2pwrite", "errwrite")):
         if given[name] not in (-1, target):

@@ -103,7 +103,7 @@ class _Server:
             failed = self._ready.result(START_SECONDS)
         except FutureTimeout:
             self._kill()
-            failed = f"it is not ready after {START_SECONDS:g} s"
+            failed = f"it is not ready after {START_SECONDS:g} s\n{self._last_words()}".rstrip()
         if failed:
             raise jail.JailError(f"the process that runs candidates does not start: {failed}")
         answer: Future[tuple[list[str] | None, bytes]] = Future()
