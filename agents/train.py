@@ -92,7 +92,7 @@ def train(
     if name == "ppo":
         from envolve.agents.kernels.ppo import population as ppo_population
 
-        return ppo_population.train_population(job, threads)
+        return ppo_population.train_population(job, threads, apart)
     from envolve.agents.kernels.off_policy import population as off_policy_population
 
     return off_policy_population.train_population(algorithm(name), job, threads, apart)

@@ -219,16 +219,19 @@ def train_population(
     return result
 
 
-def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
-    them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
+def test_trained(
+    task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray, stream: int = rng.FINAL_TEST, first: int = 0
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Tests of agents that are trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has them;
+    keys: int64 [P]; first: number of the first episode in this stream -> returns float64 [P, T], steps on the task
+    int64 [P]."""
     agents = ppo_policy.networks(task, hyper)
     s: PPOSection = hyper.section  # type: ignore[assignment]
     returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
     for rows, part, (actor, critic) in by_depth(agents, hyper):
         nets = Nets(task.action_size, actor, critic, s.squash)
         params = ppo_policy.padded(torch.as_tensor(weights[rows]), part, nets)
-        key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
-        of_group = tested(task, s, nets, params, key, torch.zeros_like(key))
+        key = rng.fold(torch.as_tensor(keys[rows]), stream)
+        of_group = tested(task, s, nets, params, key, torch.full_like(key, first))
         returns[rows], steps[rows] = (x.numpy() for x in of_group)
     return returns, steps

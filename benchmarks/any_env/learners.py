@@ -3,9 +3,10 @@
 
     python3 benchmarks/any_env/learners.py [--ids CartPole-v1 Pendulum-v1] [--members 1 16] [--worlds real se rn]
 
-Two layers of 64 ReLU units, batches of 64, one update per step, the environment's own steps in it. Microseconds of CPU
-time of one core per step and agent: the difference of trainings of --steps and of 500 steps, which leaves out what is
-done once. Stable-Baselines3 trains one agent at a time, and its DQN has one network where ours has two for a target.
+Two layers of 64 ReLU units and batches of 64; an update per step, of PPO ten epochs after each rollout of 2,048 steps;
+the environment's own steps are in it. Microseconds of CPU time of one core per step and agent: the difference of
+trainings of --steps and of 500 steps (PPO: three rollouts and one), which leaves out what is done once.
+Stable-Baselines3 trains one agent at a time, and its DQN has one network where ours has two for a target.
 """
 
 from __future__ import annotations
@@ -36,15 +37,26 @@ from envolve.envs.section import EnvSection  # noqa: E402
 from envolve.envs.worlds.world import init_world  # noqa: E402
 
 FIRST = 500  # steps of the shorter training
-SIZE: dict[str, Any] = {"hidden_size": 64, "hidden_layer": 2, "batch_size": 64, "activation_fn": "relu"}
+ROLLOUT = 2048  # of PPO
+NETS: dict[str, Any] = {"hidden_size": 64, "hidden_layer": 2, "activation_fn": "relu"}
 RUN = {"init_episodes": 0, "test_episodes": 1, "early_out_num": 10_000}
-PEERS = {"ddqn": "DQN", "sac": "SAC", "td3": "TD3"}  # of Stable-Baselines3
+OFF_POLICY: dict[str, Any] = {"batch_size": 64}
+PPO: dict[str, Any] = {
+    "num_envs": 1,
+    "rollout_steps": ROLLOUT,
+    "ppo_epochs": 10,
+    "minibatches": ROLLOUT // 64,
+    "advantage": "gae",
+    "norm_advantage": True,
+}
+PEERS = {"ddqn": "DQN", "sac": "SAC", "td3": "TD3", "ppo": "PPO"}  # of Stable-Baselines3
 
 
-def per_step(training: Callable[[int], int], steps: int) -> float:
+def per_step(training: Callable[[int], int], name: str, steps: int) -> float:
     """Microseconds per step. training: a function of the steps of each agent, which returns those of all."""
     seconds, taken = [], []
-    for length in (FIRST, FIRST, steps):  # the first compiles and warms up
+    short, long = (ROLLOUT, 3 * ROLLOUT) if name == "ppo" else (FIRST, steps)
+    for length in (short, short, long):  # the first compiles and warms up
         began = time.process_time()
         taken.append(training(length))
         seconds.append(time.process_time() - began)
@@ -60,7 +72,8 @@ def ours(name: str, env: str, kind: str, members: int, backend: str) -> Callable
     worlds = torch.zeros(members, 1) if kind == "real" else init_world(kind, task, world, torch.arange(members))
 
     def training(steps: int) -> int:
-        learner = dataclasses.replace(LEARNERS[name].section(), train_steps=steps, train_episodes=steps, **SIZE, **RUN)
+        own = {**NETS, **RUN, **(PPO if name == "ppo" else OFF_POLICY)}
+        learner = dataclasses.replace(LEARNERS[name].section(), train_steps=steps, train_episodes=steps, **own)
         result = train(name, learner, None, task, kind, world, worlds, keys, backend=backend)
         return int(result.train_steps.sum())
 
@@ -72,10 +85,9 @@ def library(name: str, env: str) -> Callable[[int], int]:
 
     def training(steps: int) -> int:
         own: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_starts": 1, "batch_size": 64}
-        kind = getattr(stable_baselines3, PEERS[name])
-        model = kind(
-            "MlpPolicy", gymnasium.make(env), policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **own
-        )
+        nets = {"net_arch": [64, 64], "activation_fn": torch.nn.ReLU}
+        kind, own = getattr(stable_baselines3, PEERS[name]), {} if name == "ppo" else own
+        model = kind("MlpPolicy", gymnasium.make(env), policy_kwargs=nets, seed=0, device="cpu", **own)
         return int(model.learn(steps).num_timesteps)
 
     return training
@@ -97,11 +109,12 @@ def main() -> None:
     found = []
     for env in args.ids:
         discrete = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Discrete)
-        for name in ("ddqn",) if discrete else ("sac", "td3"):
-            other = per_step(library(name, env), args.steps) if peer and "real" in args.worlds else None
+        for name in ("ddqn", "ppo") if discrete else ("sac", "td3", "ppo"):
+            other = per_step(library(name, env), name, args.steps) if peer and "real" in args.worlds else None
             for kind, members in itertools.product(args.worlds, args.members):
                 compiled, readable = (
-                    per_step(ours(name, env, kind, members, backend), args.steps) for backend in ("compiled", "torch")
+                    per_step(ours(name, env, kind, members, backend), name, args.steps)
+                    for backend in ("compiled", "torch")
                 )
                 row: dict[str, Any] = {"env": env, "learner": name, "world": kind, "agents": members}
                 found.append({**row, "compiled": compiled, "torch": readable, "stable_baselines3": other})

@@ -13,6 +13,7 @@ from envolve.agents import train as train_module
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.job import Job
 from envolve.agents.common.learners import LEARNERS
+from envolve.agents.common.sections import ICMSection
 from envolve.agents.kernels.off_policy import stepwise
 from envolve.agents.off_policy import depths as off_policy
 from envolve.agents.train import algorithm, train
@@ -29,7 +30,7 @@ SMALL = {
 }
 
 
-def run(name, kind, rows=(0, 1, 2), backend="auto", poison=(), rn_type=4):
+def run(name, kind, rows=(0, 1, 2), icm=None, poison=(), rn_type=4):
     task = make_task("HalfCheetah-v3", max_steps=12)
     section = EnvSection(hidden_size=8, reward_env_type=rn_type, info_dim=4)
     worlds = init_world("se" if kind == "se" else "rn", task, section, torch.arange(3))
@@ -39,7 +40,7 @@ def run(name, kind, rows=(0, 1, 2), backend="auto", poison=(), rn_type=4):
     default = LEARNERS[name].section()
     learner = dataclasses.replace(default, train_episodes=3, test_episodes=2, hidden_layer=1, **SMALL[name])
     keys = np.arange(10, 13)[rows]
-    return train(name, learner, None, task, kind, section, worlds[rows], keys, kind == "rn", backend)
+    return train(name, learner, None, task, kind, section, worlds[rows], keys, kind == "rn", icm=icm)
 
 
 KINDS = [("real", 0), ("rn", 4), ("rn", 101), ("se", 0)]
@@ -82,13 +83,12 @@ def test_learners_are_compiled(name):
 def test_the_slower_path_says_why(caplog, monkeypatch):
     monkeypatch.setattr(train_module, "_said", set())
     with caplog.at_level(logging.WARNING, logger="envolve"):
-        run("ppo", "rn")
+        run("ppo", "rn", icm=ICMSection())
+        run("ppo", "rn", icm=ICMSection())
         run("ppo", "rn")
     assert [record.message for record in caplog.records] == [
-        "ppo trains on the PyTorch path, which is slower: the task HalfCheetah-v3 has no compiled twin"
+        "ppo trains on the PyTorch path, which is slower: curiosity has no compiled twin"
     ]
-    with pytest.raises(ValueError, match="backend 'compiled': the task HalfCheetah-v3 has no compiled twin"):
-        run("ppo", "rn", backend="compiled")
 
 
 def test_a_world_that_is_not_finite_fails_alone():

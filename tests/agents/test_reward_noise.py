@@ -15,10 +15,10 @@ from envolve.envs.task import make_task
 KEYS, MAX_STEPS, EPISODES = np.array([3, 8]), 7, 4
 
 
-def logged(name, learner, kind="real", **env):
+def logged(name, learner, kind="real", backend="torch", **env):
     """Returns of the training episodes [2, EPISODES]."""
     task, section = make_task("Bandit", max_steps=MAX_STEPS), EnvSection(hidden_size=4, **env)
-    result = train(name, learner, None, task, kind, section, torch.zeros(2, 13), KEYS, backend="torch")
+    result = train(name, learner, None, task, kind, section, torch.zeros(2, 13), KEYS, backend=backend)
     assert (result.train_steps == MAX_STEPS * EPISODES).all()
     return result.episode_return
 
@@ -36,7 +36,8 @@ def is_sum_of_means(x):
 
 @pytest.mark.parametrize("skip", [1, 3])
 @pytest.mark.parametrize("kind", ["real", "rn"])
-def test_off_policy(kind, skip):
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+def test_off_policy(backend, kind, skip):
     learner = DDQNSection(
         train_episodes=EPISODES,
         init_episodes=1,
@@ -48,12 +49,13 @@ def test_off_policy(kind, skip):
         same_action_num=skip,
     )
     steps = torch.arange(EPISODES * MAX_STEPS).view(EPISODES, MAX_STEPS)  # environment steps before this one
-    returns = logged("ddqn", learner, kind)
+    returns = logged("ddqn", learner, kind, backend)
     assert is_sum_of_means(returns - noise(steps)) and not is_sum_of_means(returns)
 
 
 @pytest.mark.parametrize("skip", [1, 7])
-def test_ppo(skip):
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+def test_ppo(backend, skip):
     learner = PPOSection(
         train_episodes=EPISODES,
         train_steps=EPISODES * MAX_STEPS,
@@ -64,5 +66,5 @@ def test_ppo(skip):
         same_action_num=skip,
     )
     steps = torch.arange(EPISODES * MAX_STEPS).view(EPISODES, MAX_STEPS)
-    returns = logged("ppo", learner)
+    returns = logged("ppo", learner, backend=backend)
     assert is_sum_of_means(returns - noise(steps)) and not is_sum_of_means(returns)

@@ -14,7 +14,7 @@ import torch
 from envolve.agents import train as entry
 from envolve.agents.common.learners import LEARNERS, learners_for
 from envolve.agents.common.result import OK
-from envolve.agents.common.sections import DDQNSection, DuelingDDQNSection, PPOSection, TabularSection
+from envolve.agents.common.sections import DDQNSection, DuelingDDQNSection, ICMSection, PPOSection, TabularSection
 from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -67,12 +67,12 @@ def test_ddqn_learns_a_finite_task():
 
 
 def test_a_reason_is_logged_once(caplog):
-    ppo = PPOSection(train_episodes=2, hidden_size=8, hidden_layer=1, test_episodes=1)
+    published = DuelingDDQNSection(train_episodes=2, hidden_size=8, test_episodes=1, published_dueling_mean=True)
     for _ in range(2):
-        run("ppo", ppo, task="EmptyRoom22")
-        run("ppo", ppo, task="EmptyRoom33")
+        run(icm=ICMSection())
+        run("duelingddqn", published)
     said = warnings(caplog)
-    assert len(said) == 2 and "EmptyRoom22" in said[0] and "EmptyRoom33" in said[1]
+    assert len(said) == 2 and "curiosity has no compiled twin" in said[0] and "over the batch" in said[1]
 
 
 def test_who_asks_for_a_path_gets_it_without_a_word(caplog, monkeypatch):
@@ -87,8 +87,8 @@ def test_who_asks_for_a_path_gets_it_without_a_word(caplog, monkeypatch):
 
 
 def test_what_has_no_kernel_is_refused_where_one_is_asked_for():
-    with pytest.raises(ValueError, match="'compiled': the task EmptyRoom22 has no compiled twin"):
-        run("ppo", PPOSection(), task="EmptyRoom22", backend="compiled")
+    with pytest.raises(ValueError, match="'compiled': curiosity has no compiled twin"):
+        run("ppo", PPOSection(), icm=ICMSection(), backend="compiled")
     with pytest.raises(ValueError, match="'compiled': kernels run on the CPU, and the device is cuda"):
         run(hardware=Hardware("cuda"), backend="compiled")
     with pytest.raises(ValueError, match="'compiled': .*over the batch"):

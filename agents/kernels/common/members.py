@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Tuple, Type
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.kernels.common.tasks import TASK_CODES
 from envolve.envs.task import Task
 
+STEPS = "_steps"  # behind a learner's name: its kernels where ``python_steps``
 
-def no_twin(task: Task, apart: bool = False) -> Optional[str]:
-    """The reason why no compiled loop can train on ``task``, or None. apart: in a bandit, which needs no task until the
-    final test; that is the PyTorch path's (``test_trained``)."""
-    if apart or task.name in TASK_CODES:
-        return None
-    return f"the task {task.name} has no compiled twin"
+
+def python_steps(task: Task, apart: bool = False) -> bool:
+    """Whether Python has to take the steps, as ``task`` has no compiled twin. apart: in a bandit, which needs no task
+    until the final test; that is the PyTorch path's (``test_trained``)."""
+    return not apart and task.name not in TASK_CODES
 
 
 def without_tests(task: Task) -> Dict[str, int]:

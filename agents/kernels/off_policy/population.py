@@ -18,7 +18,7 @@ from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import TrainResult
 from envolve.agents.kernels.building import ahead, without_torch
-from envolve.agents.kernels.common.members import add_tests, no_twin, settings, train_each, without_tests
+from envolve.agents.kernels.common.members import STEPS, add_tests, python_steps, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
 from envolve.agents.kernels.off_policy import training as off_policy
@@ -26,7 +26,6 @@ from envolve.agents.off_policy import depths as torch_path
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.envs.task import Task
 
-STEPS = "_steps"  # behind a learner's name: its kernels of stepwise.py
 TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its class in the kernels
     envolve.agents.off_policy.ddqn.DDQN: ("ddqn", ddqn.DDQN),
     envolve.agents.off_policy.dueling_ddqn.DuelingDDQN: ("duelingddqn", dueling_ddqn.DuelingDDQN),
@@ -38,13 +37,12 @@ TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its c
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
     """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
-    apart: see ``no_twin``."""
+    apart: see ``python_steps``."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
     if getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
-    stepwise = no_twin(task, apart) is not None
-    return ahead.why_not(TWINS[algorithm][0] + STEPS * stepwise)
+    return ahead.why_not(TWINS[algorithm][0] + STEPS * python_steps(task, apart))
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
@@ -63,10 +61,9 @@ def _shortest(name: str) -> None:
 
 def train_population(algorithm: Type[Algorithm], job: Job, threads: int = 1, apart: bool = False) -> TrainResult:
     """As ``envolve.agents.off_policy.depths.train_population``, on the CPU; members are shared among ``threads``, and
-    the result is the same for any number of them. apart: see ``no_twin``; where Python takes the steps, ``stepwise.py``
-    trains."""
+    the result is the same for any number of them. apart: see ``python_steps``, where ``stepwise.py`` trains."""
     name, twin = TWINS[algorithm]
-    if no_twin(job.task, apart) is not None:
+    if python_steps(job.task, apart):
         from envolve.agents.kernels.off_policy import stepwise
 
         return stepwise.train_population(algorithm, job)

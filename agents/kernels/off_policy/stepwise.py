@@ -12,7 +12,7 @@ Axes: L members still in training, N = 1 environment each, F observation feature
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple, Type
 
 import numpy as np
 import torch
@@ -20,17 +20,16 @@ from numba import njit
 from torch import Tensor
 
 from envolve.agents.common.denormals import without_denormals
-from envolve.agents.common.early_out import early_out
-from envolve.agents.common.hyper import budgets
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
-from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise
+from envolve.agents.common.rollout import repeat, reset_uniforms, reward_noise
 from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.building import ahead
-from envolve.agents.kernels.common.members import settings
-from envolve.agents.kernels.off_policy.population import STEPS, TWINS
+from envolve.agents.kernels.common.members import STEPS, settings
+from envolve.agents.kernels.common.stepwise import Stepwise
+from envolve.agents.kernels.off_policy.population import TWINS
 from envolve.agents.kernels.off_policy.training import Batch, OffPolicySettings, begin_episode, explore, learn, sample
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.off_policy.depths import test_trained
@@ -79,21 +78,26 @@ def advance(m, seen, turn):
     return 0
 
 
-class Stepwise:
+class OffPolicy(Stepwise):
     """Training of all members of a job. Arrays are of those still in training, [L]."""
+
+    own = ("action", "index", "seen", "turn", "t", "total")
 
     def __init__(self, algorithm: Type[Algorithm], twin: Any, job: Job) -> None:
         """twin: the algorithm's class among the kernels."""
-        task, self.s = job.task, job.hyper.section
+        task = job.task
         nets = nets_of(algorithm, task, job.hyper)
         weights = initial_weights(nets, job.keys)
-        self.result = TrainResult.before_training(weights, self.s.train_episodes, self.s.test_episodes)
-        self.algorithm, self.job, self.task = algorithm, job, task
+
+        def tests(members: np.ndarray, stream: int, first: int) -> Tuple[np.ndarray, np.ndarray]:
+            hyper, trained = job.hyper.take(members), weights[members]
+            return test_trained(algorithm, task, hyper, trained, job.keys[members], stream, first)
+
+        super().__init__(job, weights, tests)
         F, columns, P = task.observation_size, twin.columns(task), len(job.keys)
         keys = torch.as_tensor(job.keys)
         streams = [rng.fold(keys, stream) for stream in (rng.EXPLORE, rng.REPLAY, rng.UPDATE)]
         unsigned = torch.stack(streams, 1).numpy().view(np.uint64)
-        self.member = np.arange(P)  # its row in the result
         self.action, self.index = np.zeros((P, columns), np.float32), np.zeros(P, np.int64)
         self.steppers: List[Stepper] = []
         for i, rows in enumerate(capacity(job.hyper, task.max_steps).tolist()):
@@ -104,25 +108,12 @@ class Stepwise:
             batch = Batch.create(F + columns, own.batch_size)
             self.steppers.append(Stepper(agent, c, memory, batch, self.action[i], unsigned[i]))
         self.seen, self.turn = np.zeros((P, 3 * F + 2), np.float32), np.zeros((P, 7), np.int64)
-        self.n, self.t, self.total = np.zeros(P, np.int64), np.zeros(P, np.int64), np.zeros(P)
-        self.budget = budgets(job.hyper, keys.device).numpy()
-        self.reset_key, self.reward_key = rng.fold(keys, rng.RESET), rng.fold(keys, rng.REWARD)
-        self.logged = torch.from_numpy(self.result.episode_return)
-        self._make_world()
+        self.t, self.total = np.zeros(P, np.int64), np.zeros(P)
 
-    def _make_world(self) -> None:
-        job, rows = self.job, self.member
-        gamma = torch.as_tensor(job.hyper["gamma"][rows])
-        self.world = make_world(job.kind, self.task, job.section, job.worlds[rows], gamma)
-
-    def _keep(self, stays: np.ndarray) -> None:
-        """Drops the members that have finished. stays: bool [L]."""
-        for name in ("member", "action", "index", "seen", "turn", "n", "t", "total", "budget"):
-            setattr(self, name, getattr(self, name)[stays])
-        self.reset_key, self.reward_key = self.reset_key[stays], self.reward_key[stays]
+    def drop(self, stays: np.ndarray) -> None:
+        super().drop(stays)
         left = [self.steppers[k] for k in np.flatnonzero(stays).tolist()]
         self.steppers = [stepper._replace(action=action) for stepper, action in zip(left, self.action)]
-        self._make_world()
 
     # ---------------------------------------------------------------------------------------------------- the loop
 
@@ -198,68 +189,41 @@ class Stepwise:
         stays = np.ones(len(ended), np.bool_)
         for k in np.flatnonzero(ended).tolist():
             self.result.episode_length[self.member[k], self.turn[k, EPISODE]] = self.t[k]
-            if self._stops(k, bool(lost[k])):
+            status, stops = self._stops(k, bool(lost[k]))
+            if stops:
                 stays[k] = False
-                self._finish(k, state[k] if lost[k] else None)
-            if self.job.kind != "se":
-                self.task.release(state[k])
+                episodes, updates = int(self.turn[k, EPISODE]) + 1, int(self.turn[k, UPDATE])
+                self.finish(k, episodes, updates, status, state[k] if lost[k] else None)
+            self.release(state[k])
         again = np.flatnonzero(ended & stays)
         if len(again):
             self.turn[again, EPISODE] += 1
             self.t[again] = self.total[again] = 0
             state[again] = self._begin(again).to(state.dtype)
         if not stays.all():
-            self._keep(stays)
+            self.drop(stays)
             state, again = state[stays], again - np.cumsum(~stays)[again]
         if len(again):
             self._act_first(state, again)
         return state
 
-    def _finish(self, k: int, failed: Optional[Tensor]) -> None:
-        """Notes what the member at place k has done. failed: the state in which its world did."""
-        r, i, real = self.result, int(self.member[k]), self.job.kind != "se"
-        r.episodes[i], r.train_steps[i], r.updates[i] = self.turn[k, EPISODE] + 1, self.n[k], self.turn[k, UPDATE]
-        r.real_steps[i] += self.n[k] * real
-        if real and failed is not None:
-            r.complaints[i] = self.task.complaint(failed)
-
-    def _stops(self, k: int, lost: bool) -> bool:
-        """Whether the member at place k has finished with its episode, which is logged."""
-        r, s, i, e = self.result, self.s, int(self.member[k]), int(self.turn[k, EPISODE])
-        r.status[i] = WORLD_DIVERGED if lost else OK if np.isfinite(r.weights[i]).all() else AGENT_DIVERGED
-        if r.status[i] != OK:
-            return True
-        if self.job.test_each:
-            tests = self._tested(np.array([i]), rng.TEST, e * s.test_episodes)
-            self.total[k], steps = tests[0].mean(), tests[1]
-            r.real_steps[i] += int(steps[0])
-        r.episode_return[i, e] = self.total[k]
-        settles = self.job.kind == "se" and not self.job.test_each
-        here = torch.tensor([e]), torch.tensor([int(self.n[k])])
-        stop = early_out(self.logged[i : i + 1], *here, s, settles, self.task.solved_reward)
-        return bool(stop[0]) or self.n[k] >= self.budget[k] or e + 1 >= s.train_episodes
-
-    def _tested(self, members: np.ndarray, stream: int, first: int) -> Tuple[np.ndarray, np.ndarray]:
-        job = self.job
-        hyper, weights = job.hyper.take(members), self.result.weights[members]
-        return test_trained(self.algorithm, self.task, hyper, weights, job.keys[members], stream, first)
-
-    def final_test(self) -> None:
-        r = self.result
-        fine = np.flatnonzero(r.status == OK)
-        if len(fine):
-            r.test_return[fine], steps = self._tested(fine, rng.FINAL_TEST, 0)
-            r.real_steps[fine] += steps
+    def _stops(self, k: int, lost: bool) -> Tuple[int, bool]:
+        """Status of the member at place k, and whether it has finished with its episode, which is logged."""
+        if lost:
+            return WORLD_DIVERGED, True
+        if not np.isfinite(self.result.weights[self.member[k]]).all():
+            return AGENT_DIVERGED, True
+        solved = self.log_episode(k, int(self.turn[k, EPISODE]), self.total[k])
+        return OK, solved or bool(self.n[k] >= self.budget[k])
 
 
 def train_population(algorithm: Type[Algorithm], job: Job) -> TrainResult:
     """As ``envolve.agents.off_policy.depths.train_population``, on the CPU."""
     name, twin = TWINS[algorithm]
     ahead.compiled_ahead(name + STEPS)
-    run = Stepwise(algorithm, twin, job)
+    run = OffPolicy(algorithm, twin, job)
     run.train()
-    run.final_test()
-    return run.result
+    return run.tested()
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:

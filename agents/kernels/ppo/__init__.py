@@ -1,6 +1,7 @@
-"""Kernels of PPO."""
+"""Kernels of PPO, as whole trainings and as steps in worlds of Python."""
 
 from envolve.agents.kernels.building.registry import AHEAD
 from envolve.core.registry import Place
 
 AHEAD.add("ppo", Place("envolve.agents.kernels.ppo.population", "parts"))
+AHEAD.add("ppo_steps", Place("envolve.agents.kernels.ppo.stepwise", "parts"))

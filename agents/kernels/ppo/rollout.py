@@ -108,40 +108,57 @@ def environment(envs, w, n):
 
 
 @njit(**JIT_UNCOUNTED)
+def pick(policy, rollout, obs, n, i, key, number):
+    """An action in environment n, for which the actor's outputs are there; transition i keeps it -> its index, if it is
+    discrete. obs: float32 [F]; number: of the draw."""
+    for f in range(obs.shape[0]):
+        rollout.obs[f, i] = obs[f]
+    draw_noise(policy, key, number)
+    index = choose(policy, n)
+    rollout.logp[i] = log_prob(policy, n, index)
+    rollout.action[0, i] = F4(index)
+    for a in range(policy.std):
+        rollout.action[a, i] = policy.drawn[a]
+    return index
+
+
+@njit(**JIT_UNCOUNTED)
+def keep(rollout, obs, i, reward, terminated, over, last, ends):
+    """Keeps what the action of transition i led to -> states in ``last``. obs: float32 [F], before any reset; last:
+    whether the rollout ends with it; ends: how many states ``last`` held before."""
+    rollout.reward[i] = reward
+    rollout.over[i] = over
+    rollout.terminated[i] = terminated
+    if not terminated and (over or last):
+        for f in range(obs.shape[0]):
+            rollout.last[f, ends] = obs[f]
+        rollout.at[ends] = i
+        ends += 1
+    return ends
+
+
+@njit(**JIT_UNCOUNTED)
 def decide(policy, envs, rollout, w, c, key, decision, t, ends):
     """Decision t of the rollout in every environment -> steps taken, states in ``last``, whether the world failed.
 
     ends: how many states ``last`` held before.
     """
-    N, F, steps, failed = c.num_envs, w.obs.shape[0], 0, False
+    N, steps, failed = c.num_envs, 0, False
     actor(policy, envs.obs, N)
     for n in range(N):
         i = t * N + n
         world = environment(envs, w, n)
-        for f in range(F):
-            rollout.obs[f, i] = world.obs[f]
-        draw_noise(policy, key, decision * N + n)
-        index = choose(policy, n)
-        rollout.logp[i] = log_prob(policy, n, index)
-        rollout.action[0, i] = F4(index)
-        for a in range(policy.std):
-            rollout.action[a, i] = policy.drawn[a]
+        index = pick(policy, rollout, world.obs, n, i, key, decision * N + n)
         left = c.max_steps - envs.t[n]
         reward, _, terminated, lost, taken = worlds.repeat(world, index, policy.sent, c.same_action_num, left)
         envs.t[n] += taken
         envs.total[n] += reward
         over = terminated or lost or envs.t[n] >= c.max_steps
         envs.ended[n] = over
-        rollout.reward[i] = reward
-        rollout.over[i] = over
-        rollout.terminated[i] = terminated or (over and not c.bootstrap_time_limit)
+        terminated = terminated or (over and not c.bootstrap_time_limit)
+        ends = keep(rollout, world.obs, i, reward, terminated, over, t == c.rollout_steps - 1, ends)
         steps += taken
         failed = failed or lost
-        if not rollout.terminated[i] and (over or t == c.rollout_steps - 1):
-            for f in range(F):
-                rollout.last[f, ends] = world.obs[f]
-            rollout.at[ends] = i
-            ends += 1
     return steps, ends, failed
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from envolve.agents.common.hyper import draw
 from envolve.agents.common.sections import DDQNSection, LearnerSection, PPOSection, TD3Section, VarySection
-from envolve.agents.train import _no_kernel, train
+from envolve.agents.kernels.common.members import python_steps
+from envolve.agents.train import train
 from envolve.envs.classic.cartpole import CartPole
 from envolve.envs.classic.pendulum import Pendulum
 from envolve.envs.section import EnvSection
@@ -69,6 +69,4 @@ def test_tests_are_those_of_the_pytorch_path(case: tuple[str, Task, Task, Learne
 
 def test_only_bandits_need_no_twin() -> None:
     task = type("Twinless", (CartPole,), {"name": "Twinless-v0"})()
-    hyper = draw(PPOSection(), np.array([1]))
-    assert "has no compiled twin" in str(_no_kernel("ppo", task, hyper, "cpu", None, False))
-    assert _no_kernel("ppo", task, hyper, "cpu", None, True) is None
+    assert python_steps(task) and not python_steps(task, apart=True) and not python_steps(CartPole())

@@ -14,6 +14,7 @@ from envolve.agents.common import population
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels.ppo import population as compiled
+from envolve.agents.kernels.ppo import stepwise
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo import training as ppo
 from envolve.agents.ppo.policy import Coefficients, Nets
@@ -49,6 +50,10 @@ class Setup(small.Setup):
 
     def own(self):
         return ()
+
+    def stepped(self, rows=slice(None)):
+        """As if the task had no compiled twin."""
+        return stepwise.train_population(self.job(rows))
 
 
 MIXED = dict(
@@ -111,6 +116,24 @@ def test_equals_the_compiled_twin(case):
     assert (ours.updates > 0).any() and (ours.status == OK).all()
 
 
+STEPPED = ("cleanrl", "time limit is terminal", "left over", "pendulum, monte carlo", "se, tested", "mixed")
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, STEPPED))
+def test_equals_the_kernels_whose_worlds_python_steps(case):
+    setup = Setup(**CASES[case])
+    ours, twin = setup.torch(), setup.stepped()
+    same_run(ours, twin, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("case", ["mixed", "rn 2, tested"])
+def test_members_that_python_steps_do_not_notice_each_other(case):
+    setup = Setup(**CASES[case])
+    together = setup.stepped()
+    for i in range(5):
+        assert_same_bytes(together, setup.stepped([i]), [i], [0])
+
+
 @pytest.mark.parametrize("case", ["mixed", "rn 2, tested", "pendulum"])
 def test_compiled_alone_and_in_a_batch_on_threads(case):
     setup = Setup(**CASES[case])
@@ -119,11 +142,12 @@ def test_compiled_alone_and_in_a_batch_on_threads(case):
         assert_same_bytes(together, setup.compiled([i]), [i], [0])
 
 
-def test_what_the_kernel_cannot_do():
+def test_which_kernels_a_task_needs(monkeypatch):
     hyper = Setup().hyper
-    assert "no compiled twin" in (compiled.why_not(make_task("Cliff"), hyper) or "")
-    assert compiled.why_not(make_task("Cliff"), hyper, apart=True) is None  # a bandit: only its tests need the task
-    assert compiled.why_not(make_task("Pendulum-v0"), hyper) is None
+    for task, apart, kernels in (("Cliff", False, "ppo_steps"), ("Cliff", True, "ppo"), ("Pendulum-v0", False, "ppo")):
+        with monkeypatch.context() as patch:  # apart: in a bandit, only tests need the task
+            patch.setattr(compiled.ahead, "why_not", lambda name: f"no {name}")
+            assert compiled.why_not(make_task(task), hyper, apart) == f"no {kernels}"
 
 
 @pytest.mark.parametrize("case", ["solved", "se, settles", "se, tested", "rn 2, tested", "episodes"])
@@ -463,17 +487,19 @@ def test_a_diverging_world_harms_no_other_member():
     others = [0, 1, 3, 4]
     assert_same_bytes(result, sound, others, others)
     same_run(result, setup.compiled(), tolerance=1e-4)
+    same_run(result, setup.stepped(), tolerance=1e-4)
     assert result.status.tolist() == [OK, OK, WORLD_DIVERGED, OK, OK]
     assert np.isnan(result.test_return[2]).all() and result.train_steps[2] == 3 and result.updates[2] == 0
 
 
 def test_a_diverging_agent_harms_no_other_member():
     setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
-    result = setup.torch()
+    result, stepped = setup.torch(), setup.stepped()
     setup.hyper.values["lr"][2] = 1e-3
     others = [0, 1, 3, 4]
     assert_same_bytes(result, setup.torch(), others, others)
-    assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK]
+    assert_same_bytes(stepped, setup.stepped(), others, others)
+    assert result.status.tolist() == stepped.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK]
     assert np.isnan(result.test_return[2]).all()
     setup.hyper.values["lr"][2] = 1e38
     assert setup.compiled().status.tolist() == result.status.tolist()
