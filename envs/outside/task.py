@@ -82,23 +82,33 @@ class OutsideTask(Task):
         return torch.from_numpy(state).to(u.device)
 
     def observe(self, state: Tensor) -> Tensor:
-        return torch.from_numpy((self._raw(state) - self.mean) / self.scale).to(state.device, torch.float32)
+        return torch.from_numpy(self.observe_rows(state.detach().cpu().numpy())).to(state.device)
+
+    def observe_rows(self, rows: np.ndarray) -> np.ndarray:
+        """``observe`` of states float64 [P, N, S] in an array."""
+        seen: np.ndarray = ((self._raw(rows) - self.mean) / self.scale).astype(np.float32)
+        return seen
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Rewards are float64: their sums equal those of a plain loop over the environment."""
-        P, N, S = state.shape
-        rows = state.detach().cpu().numpy().reshape(P * N, S).copy()
-        rewards = np.zeros(P * N)
-        running = np.flatnonzero(rows[:, STATUS] == RUNNING)
-        heads = rows[running, :STATUS].astype(np.int64).tolist()
-        chosen = self._own_actions(action.detach().cpu().numpy().reshape(P * N, -1)[running])
+        after = state.detach().cpu().numpy().copy()
+        reward, terminated, _, _ = self.step_rows(after, action.detach().cpu().numpy())
+        return tuple(torch.from_numpy(x).to(state.device) for x in (after, reward, terminated))  # type: ignore[return-value]
+
+    def step_rows(self, rows: np.ndarray, action: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Steps states float64 [P, N, S], contiguous, in place. action: int64 [P, N] or float32 [P, N, A] -> reward
+        float64, terminated, truncated, failed bool, [P, N] each."""
+        assert rows.flags.c_contiguous  # else the next line copies them
+        P, N, S = rows.shape
+        flat, rewards = rows.reshape(P * N, S), np.zeros(P * N)
+        running = np.flatnonzero(flat[:, STATUS] == RUNNING)
+        heads = flat[running, :STATUS].astype(np.int64).tolist()
+        chosen = self._own_actions(action.reshape(P * N, -1)[running])
         with watched():
             for i, (number, seed, age), own in zip(running.tolist(), heads, chosen):
-                rewards[i] = self._step(rows[i], number, seed, age, own)
-        after = rows.reshape(P, N, S)
-        out = after, rewards.reshape(P, N), after[..., STATUS] == TERMINATED
-        next_state, reward, terminated = (torch.from_numpy(x).to(state.device) for x in out)
-        return next_state, reward, terminated
+                rewards[i] = self._step(flat[i], number, seed, age, own)
+        status = rows[..., STATUS]
+        return rewards.reshape(P, N), status == TERMINATED, status == TRUNCATED, status == FAILED
 
     def _own_actions(self, chosen: np.ndarray) -> Sequence[Any]:
         """The environment's own actions. chosen: indices [n, 1] or numbers [n, A]."""
@@ -149,9 +159,8 @@ class OutsideTask(Task):
 
     # ----------------------------------------------------------------------------------------------- the environments
 
-    def _raw(self, state: Tensor) -> np.ndarray:
+    def _raw(self, rows: np.ndarray) -> np.ndarray:
         """Observations float64 [P, N, F] in the environment's units; begins the episodes that were not looked at."""
-        rows = state.detach().cpu().numpy()
         raw: np.ndarray = rows[..., HEAD + self.info_size :]
         new = np.isnan(raw[..., 0])
         if new.any():

@@ -17,6 +17,7 @@ from envolve.agents.common.hyper import budgets
 from envolve.agents.common.job import Job
 from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.common.rollout import make_world
+from envolve.agents.kernels.common.steps import Steps, steps_of
 from envolve.core import rng
 
 # Members int64 [K], stream, number of the first episode in it -> returns float64 [K, T], steps on the task int64 [K]
@@ -39,19 +40,21 @@ class Stepwise:
         self.member = np.arange(len(keys))  # the row of each in the result
         self.n = np.zeros(len(keys), np.int64)  # environment steps so far
         self.budget = budgets(job.hyper, keys.device).numpy()
-        self.reset_key, self.reward_key = rng.fold(keys, rng.RESET), rng.fold(keys, rng.REWARD)
-        self._make_world()
+        self.steps = self._steps()
+        self.reward_scale = self.steps.world.reward_scale
 
-    def _make_world(self) -> None:
+    def _steps(self) -> Steps:
         job, rows = self.job, self.member
-        gamma = torch.as_tensor(job.hyper["gamma"][rows])
-        self.world = make_world(job.kind, self.task, job.section, job.worlds[rows], gamma)
+        keys, gamma = torch.as_tensor(job.keys[rows]), torch.as_tensor(job.hyper["gamma"][rows])
+        world = make_world(job.kind, self.task, job.section, job.worlds[rows], gamma)
+        streams = rng.fold(keys, rng.RESET), rng.fold(keys, rng.REWARD)
+        return steps_of(world, self.s.same_action_num, self.task.max_steps, *streams)
 
     def drop(self, stays: np.ndarray) -> None:
         """Drops the members that have finished. stays: bool [L]."""
-        for name in ("member", "n", "budget", "reset_key", "reward_key", *self.own):
+        for name in ("member", "n", "budget", *self.own):
             setattr(self, name, getattr(self, name)[stays])
-        self._make_world()
+        self.steps = self._steps()
 
     def log_episode(self, k: int, e: int, total: float) -> bool:
         """Logs the return of episode e of the member at place k -> whether training ends with it, as the task is solved

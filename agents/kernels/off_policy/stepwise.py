@@ -24,10 +24,10 @@ from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
-from envolve.agents.common.rollout import repeat, reset_uniforms, reward_noise
 from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.common.members import STEPS, settings
+from envolve.agents.kernels.common.steps import Taken
 from envolve.agents.kernels.common.stepwise import Stepwise
 from envolve.agents.kernels.off_policy.population import TWINS
 from envolve.agents.kernels.off_policy.training import Batch, OffPolicySettings, begin_episode, explore, learn, sample
@@ -122,14 +122,16 @@ class OffPolicy(Stepwise):
         state = self._begin(np.arange(len(self.member)))
         self._act_first(state, np.arange(len(self.member)))
         while len(self.member):
-            seen, turn, before = self.seen, self.turn, self.t.copy()
+            seen, turn = self.seen, self.turn
             seen[:, :F] = seen[:, 2 * F : 3 * F]
-            state, reward, done, lost, over = self._take(state)
-            self.n += self.t - before
-            self.total += reward / self.world.reward_scale
-            seen[:, F : 2 * F] = seen[:, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()
-            seen[:, 3 * F], seen[:, 3 * F + 1] = reward, done
-            ended = over | (self.n >= self.budget)
+            state, taken = self._take(state)
+            lost = taken.failed
+            self.n += taken.t - self.t
+            self.t = taken.t
+            self.total += taken.reward / self.reward_scale
+            seen[:, F : 2 * F] = seen[:, 2 * F : 3 * F] = self.steps.observe(state)[:, 0]
+            seen[:, 3 * F], seen[:, 3 * F + 1] = taken.reward, self._done(taken)
+            ended = taken.over | (self.n >= self.budget)
             turn[:, STORES], turn[:, BEGINS], turn[:, ACTS] = ~lost, 0, ~ended
             turn[:, LEARNS] = ~lost & (turn[:, EPISODE] >= self.s.init_episodes)
             self._advance(range(len(turn)))
@@ -143,42 +145,28 @@ class OffPolicy(Stepwise):
         for k in which:
             self.index[k] = advance(self.steppers[k], self.seen[k], self.turn[k])
 
-    def _take(self, state: Tensor) -> Tuple[Tensor, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Takes the actions -> state [L, 1, S], reward, done, failed, over [L]. One step without noise is ``repeat``
-        written out: its small operations take as long as all else."""
-        world, s, most = self.world, self.s, self.task.max_steps
-        action = torch.from_numpy(self.action if self.task.action_size else self.index)[:, None]
-        if s.same_action_num == 1 and not world.reward_noise:
-            state, *of_step = world.step(state, action)
-            reward, done, failed = (x[:, 0].numpy() for x in of_step)
-            self.t += 1
-            over = (done > 0.5) | failed | (self.t >= most)
-        else:
-            t = torch.from_numpy(self.t)[:, None]
-            noise = partial(self._noise, torch.from_numpy(self.n)[:, None] - t) if world.reward_noise else None
-            state, *of_step = repeat(world, state, action, t, s.same_action_num, most, noise)
-            reward, done, failed, self.t, over = (x[:, 0].numpy() for x in of_step)
-        own = world.truncated(state)
-        cut = np.zeros(len(over), np.bool_) if own is None else own[:, 0].numpy()
-        if self.job.kind != "se" and not s.bootstrap_time_limit:
-            done = np.where(cut | (self.t >= most), np.float32(1), done)
-        return state, reward, done, failed, over | cut
+    def _done(self, taken: Taken) -> np.ndarray:
+        """What the replay stores as done, [L]: a time limit is an end where values are not bootstrapped there."""
+        if self.job.kind == "se" or self.s.bootstrap_time_limit:
+            return taken.done
+        return np.where(taken.cut | (taken.t >= self.task.max_steps), np.float32(1), taken.done)
 
-    def _noise(self, before: Tensor, t: Tensor) -> Tensor:
-        return reward_noise(self.world, self.reward_key, before + t)
+    def _take(self, state: Tensor) -> Tuple[Tensor, Taken]:
+        """Takes the actions -> state [L, 1, S], and what they have led to, [L] each."""
+        action, t = self.action if self.task.action_size else self.index, self.t[:, None]
+        state, taken = self.steps.take(state, action[:, None], t, self.n[:, None] - t)
+        return state, Taken(*(part[:, 0] for part in taken))
 
     # ------------------------------------------------------------------------------------------------- the episodes
 
     def _begin(self, which: np.ndarray) -> Tensor:
         """State of new episodes of the members at these places, [K, 1, S]."""
-        R = self.world.reset_uniforms
-        first = torch.from_numpy(self.turn[which, EPISODE] * R)[:, None]
-        return self.world.reset(reset_uniforms(self.reset_key[which], first, R), torch.from_numpy(which))
+        return self.steps.reset(which, self.turn[which, EPISODE])
 
     def _act_first(self, state: Tensor, which: np.ndarray) -> None:
         """The first actions in the episodes that have begun at these places. state: of all."""
         F = self.task.observation_size
-        self.seen[which, 2 * F : 3 * F] = self.world.observe(state)[:, 0].numpy()[which]
+        self.seen[which, 2 * F : 3 * F] = self.steps.observe(state)[which, 0]
         self.turn[which, STORES] = self.turn[which, LEARNS] = 0
         self.turn[which, BEGINS] = self.turn[which, ACTS] = 1
         self._advance(which.tolist())

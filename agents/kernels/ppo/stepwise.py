@@ -9,7 +9,6 @@ Axes: P members, L of them still in training, N environments each, F observation
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple, cast
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch import Tensor
 from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.job import Job
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
-from envolve.agents.common.rollout import repeat, reset_uniforms, reward_noise
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.building import ahead
@@ -124,7 +122,7 @@ class OnPolicy(Stepwise):
         F = self.task.observation_size
         every = np.indices(self.t.shape).reshape(2, -1)
         state = self._begin(*every).unflatten(0, self.t.shape)
-        self.seen[..., F : 2 * F] = self.world.observe(state).numpy()
+        self.seen[..., F : 2 * F] = self.steps.observe(state)
         while len(self.member):
             self._advance()
             if self.decision % self.T == 0 and self.decision:
@@ -144,32 +142,24 @@ class OnPolicy(Stepwise):
 
     def _take(self, state: Tensor) -> Tuple[Tensor, np.ndarray, np.ndarray]:
         """Takes the actions -> state [L, N, S], over [L, N], members whose world failed [L]."""
-        s, world, t = self.s, self.world, torch.from_numpy(self.t)
-        action = torch.from_numpy(self.sent if self.task.action_size else self.chosen)
-        first = self.decision * s.num_envs + torch.arange(s.num_envs)[None]  # numbers of the decisions
-        noise = partial(self._noise, first * s.same_action_num - t) if world.reward_noise else None
-        state, *of_step = repeat(world, state, action, t, s.same_action_num, self.task.max_steps, noise)
-        reward, done, failed, now, over = (x.numpy() for x in of_step)
-        self.n += (now - self.t).sum(1)
-        self.t = now
-        self.total += reward if world.reward_scale == 1.0 else reward / world.reward_scale
-        terminated = over if not s.bootstrap_time_limit else done > 0.5
-        F = self.task.observation_size
-        self.seen[..., :F] = world.observe(state).numpy()
-        for column, value in ((REWARD, reward), (TERMINATED, terminated), (OVER, over)):
-            self.seen[..., 2 * F + column] = value
-        return state, over, np.any(failed, 1)
-
-    def _noise(self, first: Tensor, t: Tensor) -> Tensor:
-        return reward_noise(self.world, self.reward_key, first + t)
+        s, F = self.s, self.task.observation_size
+        number = self.decision * s.num_envs + np.arange(s.num_envs)  # of the decisions
+        action = self.sent if self.task.action_size else self.chosen
+        state, taken = self.steps.take(state, action, self.t, number * s.same_action_num - self.t)
+        self.n += (taken.t - self.t).sum(1)
+        self.t = taken.t
+        self.total += taken.reward if self.reward_scale == 1.0 else taken.reward / self.reward_scale
+        self.seen[..., :F] = self.steps.observe(state)
+        self.seen[..., 2 * F + REWARD] = taken.reward
+        self.seen[..., 2 * F + TERMINATED] = taken.done > 0.5 if s.bootstrap_time_limit else taken.over
+        self.seen[..., 2 * F + OVER] = taken.over
+        return state, taken.over, np.asarray(taken.failed.any(1))
 
     # ------------------------------------------------------------------------------------- episodes and rollouts end
 
     def _begin(self, members: np.ndarray, envs: np.ndarray) -> Tensor:
-        """States of new episodes at these places, [K, 1, S], which the next decision is the first of."""
-        R = self.world.reset_uniforms
-        first = torch.from_numpy((self.decision * self.s.num_envs + envs) * R)[:, None]
-        return self.world.reset(reset_uniforms(self.reset_key[members], first, R), torch.from_numpy(members))[:, 0]
+        """States of new episodes at these places, [K, S], which the next decision is the first of."""
+        return self.steps.reset(members, self.decision * self.s.num_envs + envs)[:, 0]
 
     def _end_episodes(self, state: Tensor, over: np.ndarray, lost: np.ndarray) -> Tensor:
         """Logs the episodes that ended, begins others, and drops the members that have finished -> state."""
@@ -186,7 +176,7 @@ class OnPolicy(Stepwise):
         if len(again[0]):
             self.t[again], self.total[again] = 0, 0.0
             state[again] = self._begin(*again).to(state.dtype)
-            self.seen[again + (slice(F, 2 * F),)] = self.world.observe(state).numpy()[again]
+            self.seen[again + (slice(F, 2 * F),)] = self.steps.observe(state)[again]
         if not stays.all():
             self.drop(stays)
             state = state[stays]
