@@ -55,6 +55,8 @@ def test_the_list_of_the_repository_is_right_and_in_order() -> None:
     names = [e.name for e in found]
     assert len(found) > 15 and all(names.index(n) < names.index(e.name) for e in found for n in e.needs)
     assert {e.name for e in queue.chosen(found, ["cliff-heatmap"])} == {"cliff-heatmap", "cliff-rns-2"}
+    kept = [pattern for e in found for pattern in e.keeps]
+    assert len(kept) == len(set(kept))  # else an experiment would record the data of another
 
 
 @pytest.mark.parametrize(
