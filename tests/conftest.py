@@ -45,11 +45,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
 
-# Kernels of these take five to thirty seconds to compile, and are much like those of td3, ddqn, td3_steps, sac_update
-# and ql.
+# Kernels of these take five to thirty seconds to compile, and are much like those of td3, ddqn, ddqn_steps, ppo_steps,
+# sac_update and ql.
 LATE = (
     "crl", "duelingddqn", "duelingddqn_steps", "ql_cb", "sac", "sac_steps", "sarsa", "sarsa_cb", "td3_discrete",
-    "td3_discrete_steps", "td3_update",
+    "td3_discrete_steps", "td3_steps", "td3_update",
 )  # fmt: skip
 _why_not, _is_fast = ahead.why_not, False
 

@@ -60,7 +60,8 @@ def test_members_train_and_do_not_depend_on_each_other(name, kind, rn_type):
         np.testing.assert_array_equal(alone.episode_length[0], together.episode_length[i])
 
 
-@pytest.mark.parametrize("name", ["td3", pytest.param("sac", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["td3", "sac"])
 def test_learners_are_compiled(name):
     """As PyTorch's, also of members that are narrower than others, that fail and that leave before the others."""
     task, keys = make_task("HalfCheetah-v3", max_steps=12), np.arange(10, 14)

@@ -26,7 +26,7 @@ OWN: dict[str, dict[str, Any]] = {
     "ddqn": {"batch_size": 10, "init_episodes": 1, **SMALL},
     "td3": {"batch_size": 10, "init_episodes": 1, **SMALL},
 }
-CASES = [("ddqn", "CartPole-v1"), ("ppo", "CartPole-v1"), ("td3", "Pendulum-v1"), ("ppo", "Pendulum-v1")]
+CASES = [("ddqn", "CartPole-v1"), ("ppo", "Pendulum-v1"), ("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")]
 
 
 def trained(name: str, task: Task, backend: str, **more: Any) -> TrainResult:
@@ -35,7 +35,7 @@ def trained(name: str, task: Task, backend: str, **more: Any) -> TrainResult:
     return train(name, learner, None, task, "real", EnvSection(), worlds, keys, backend=backend)
 
 
-@pytest.mark.parametrize(("name", "env"), some_slow(CASES, CASES[:3]))
+@pytest.mark.parametrize(("name", "env"), some_slow(CASES, CASES[:2]))
 @pytest.mark.parametrize("bootstrap", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_equals_the_pytorch_path(name: str, env: str, bootstrap: bool) -> None:
     section = {**PLAIN, "env_kwargs": {"max_episode_steps": 17}}
@@ -52,7 +52,7 @@ class Numbers(Moody):
 
 
 @pytest.mark.parametrize("mood", ["cut", "raises", "nan"])
-@pytest.mark.parametrize("name", ["ddqn", "ppo", "td3"])
+@pytest.mark.parametrize("name", ["ddqn", "ppo", pytest.param("td3", marks=pytest.mark.slow)])
 def test_an_environment_that_misbehaves(name: str, mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or that cuts its episodes itself."""
     kind = Numbers if name == "td3" else Moody
