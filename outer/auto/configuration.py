@@ -20,7 +20,8 @@ LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
 MOST_LINEAR, MOST_PPO = 2_000_000, 2_000_000  # steps of experts that seldom learn
 FIT_SECONDS = 6.0  # of fitting one world to an expert, its pupils included
 PUPILS_FROM = 180.0  # seconds of all experts, from which pupils choose among their worlds
-LINEAR_STEP, PPO_STEP = 4e-5, 1.5e-4  # seconds of a step of these beside the environment's own
+LINEAR_STEP, PPO_STEP = 4e-5, 5e-5  # seconds of a step of these beside the environment's own
+SETTLED = 50  # episodes whose mean return ends an expert's training: a mean of ten is often luck
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 PPO = "ppo"
 PPO_EXPERT = {
@@ -128,7 +129,9 @@ def _expert_section(facts: Facts, name: str, steps: int) -> dict[str, Any]:
     """Hyperparameters of an expert."""
     if name == ARS:
         return {"train_steps": steps, **LINEAR}
-    own: dict[str, Any] = {"train_steps": steps, "train_episodes": steps, "test_episodes": TESTS}
+    own: dict[str, Any] = {
+        "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "early_out_num": SETTLED,
+    }  # fmt: skip
     if name == PPO:
         bounded = {"squash": False, "action_std": 1.0} if facts.continuous else {}
         return {**own, **PPO_EXPERT, "ent_coef": 0.0 if facts.continuous else 0.01, **bounded}
