@@ -12,6 +12,10 @@ from envolve.core.plugins import said
 from envolve.envs.outside.spaces import Action, Observation
 
 
+def _is_mapping(value: Any) -> bool:
+    return type(value) is dict or isinstance(value, Mapping)  # the latter takes longer than some environments' steps
+
+
 class FlatError(Exception):
     """The environment raised, or returned what it may not. One line."""
 
@@ -35,7 +39,7 @@ class Flat:
                 words = "reset takes no seed; Gymnasium's is reset(*, seed=None, options=None)"
                 raise FlatError(f"found the old interface: {words}") from e
             raise FlatError(f"reset raised {said(e)[:300]}") from e
-        if not isinstance(out, tuple) or len(out) != 2 or not isinstance(out[1], Mapping):
+        if not isinstance(out, tuple) or len(out) != 2 or not _is_mapping(out[1]):
             words = "expected (observation, info): this is the old interface, which gymnasium.make wraps no more"
             raise FlatError(f"reset returned {type(out).__name__}, {words}")
         return self._vector(out[0]), out[1]
@@ -61,7 +65,7 @@ class Flat:
         except Exception:
             found = f"{out[2]!r:.80} and {out[3]!r:.80}"
             raise FlatError(f"step returned {found} for terminated and truncated, expected two flags") from None
-        if not isinstance(out[4], Mapping):
+        if not _is_mapping(out[4]):
             raise FlatError(f"step returned the info {out[4]!r:.80}, expected a mapping")
         return self._vector(out[0]), reward, terminated, truncated, out[4]
 

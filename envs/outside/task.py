@@ -92,12 +92,13 @@ class OutsideTask(Task):
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Rewards are float64: their sums equal those of a plain loop over the environment."""
         after = state.detach().cpu().numpy().copy()
-        reward, terminated, _, _ = self.step_rows(after, action.detach().cpu().numpy())
-        return tuple(torch.from_numpy(x).to(state.device) for x in (after, reward, terminated))  # type: ignore[return-value]
+        reward = self.step_rows(after, action.detach().cpu().numpy())
+        out = (torch.from_numpy(x).to(state.device) for x in (after, reward, after[..., STATUS] == TERMINATED))
+        return tuple(out)  # type: ignore[return-value]
 
-    def step_rows(self, rows: np.ndarray, action: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Steps states float64 [P, N, S], contiguous, in place. action: int64 [P, N] or float32 [P, N, A] -> reward
-        float64, terminated, truncated, failed bool, [P, N] each."""
+    def step_rows(self, rows: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Steps states float64 [P, N, S], contiguous, in place. action: int64 [P, N] or float32 [P, N, A] -> rewards
+        float64 [P, N]."""
         assert rows.flags.c_contiguous  # else the next line copies them
         P, N, S = rows.shape
         flat, rewards = rows.reshape(P * N, S), np.zeros(P * N)
@@ -107,13 +108,12 @@ class OutsideTask(Task):
         with watched():
             for i, (number, seed, age), own in zip(running.tolist(), heads, chosen):
                 rewards[i] = self._step(flat[i], number, seed, age, own)
-        status = rows[..., STATUS]
-        return rewards.reshape(P, N), status == TERMINATED, status == TRUNCATED, status == FAILED
+        return rewards.reshape(P, N)
 
     def _own_actions(self, chosen: np.ndarray) -> Sequence[Any]:
         """The environment's own actions. chosen: indices [n, 1] or numbers [n, A]."""
         if self.actions.n:
-            return [self.actions.of_index(index) for index in chosen[:, 0].tolist()]
+            return self.actions.of_indices(chosen[:, 0])
         return list(self.actions.of_numbers(chosen))
 
     def info(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:

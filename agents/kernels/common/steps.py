@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.rollout import repeat, reset_uniforms, reward_noise
-from envolve.envs.outside.task import OutsideTask
+from envolve.envs.outside.task import FAILED, RUNNING, STATUS, TERMINATED, TRUNCATED, OutsideTask
 from envolve.envs.worlds.world import World
 
 
@@ -82,10 +82,12 @@ class OutsideSteps(Steps):
     def take(
         self, state: Tensor, action: np.ndarray, t: np.ndarray, before: Union[int, np.ndarray]
     ) -> Tuple[Tensor, Taken]:
-        reward, done, cut, failed = self.world.task.step_rows(state.numpy(), action)  # type: ignore[attr-defined]
-        t = t + 1
-        paid = (reward * self.world.reward_scale).astype(np.float32)
-        return state, Taken(paid, done.astype(np.float32), failed, cut, t, done | cut | failed | (t >= self.most))
+        rows = state.numpy()
+        reward = self.world.task.step_rows(rows, action)  # type: ignore[attr-defined]
+        paid, t, status = (reward * self.world.reward_scale).astype(np.float32), t + 1, rows[..., STATUS]
+        done = (status == TERMINATED).astype(np.float32)
+        over = (status != RUNNING) | (t >= self.most)
+        return state, Taken(paid, done, status == FAILED, status == TRUNCATED, t, over)
 
 
 def steps_of(world: World, skip: int, most: int, reset_key: Tensor, reward_key: Tensor) -> Steps:
