@@ -93,8 +93,9 @@ class OutsideTask(Task):
         """Rewards are float64: their sums equal those of a plain loop over the environment."""
         after = state.detach().cpu().numpy().copy()
         reward = self.step_rows(after, action.detach().cpu().numpy())
-        out = (torch.from_numpy(x).to(state.device) for x in (after, reward, after[..., STATUS] == TERMINATED))
-        return tuple(out)  # type: ignore[return-value]
+        out = after, reward, after[..., STATUS] == TERMINATED
+        next_state, paid, terminated = (torch.from_numpy(x).to(state.device) for x in out)
+        return next_state, paid, terminated
 
     def step_rows(self, rows: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Steps states float64 [P, N, S], contiguous, in place. action: int64 [P, N] or float32 [P, N, A] -> rewards

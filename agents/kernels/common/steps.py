@@ -6,7 +6,7 @@ Axes: L members, N environments each, S numbers of a state, F observation featur
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple, Tuple, Union
+from typing import NamedTuple, Tuple, cast
 
 import numpy as np
 import torch
@@ -47,11 +47,9 @@ class Steps:
         seen: np.ndarray = self.world.observe(state).numpy()
         return seen
 
-    def take(
-        self, state: Tensor, action: np.ndarray, t: np.ndarray, before: Union[int, np.ndarray]
-    ) -> Tuple[Tensor, Taken]:
+    def take(self, state: Tensor, action: np.ndarray, t: np.ndarray, before: np.ndarray) -> Tuple[Tensor, Taken]:
         """Takes actions, int64 [L, N] or float32 [L, N, A] -> the next state, which may be the same tensor. t: int64
-        [L, N], steps of the episodes; before: number of each episode's first step, for random rewards."""
+        [L, N], steps of the episodes; before: int64 [L, N], number of their first steps, for random rewards."""
         chosen = torch.from_numpy(action)
         if self.skip == 1 and not self.world.reward_noise:
             # ``repeat`` written out: its small operations take as long as all else
@@ -75,15 +73,16 @@ class OutsideSteps(Steps):
     """Steps of an environment from outside itself, without tensors, whose small operations take longer than most
     environments' steps. A state is changed in place."""
 
-    def observe(self, state: Tensor) -> np.ndarray:
-        seen: np.ndarray = self.world.task.observe_rows(state.numpy())  # type: ignore[attr-defined]
-        return seen
+    @property
+    def task(self) -> OutsideTask:
+        return cast(OutsideTask, self.world.task)
 
-    def take(
-        self, state: Tensor, action: np.ndarray, t: np.ndarray, before: Union[int, np.ndarray]
-    ) -> Tuple[Tensor, Taken]:
+    def observe(self, state: Tensor) -> np.ndarray:
+        return self.task.observe_rows(state.numpy())
+
+    def take(self, state: Tensor, action: np.ndarray, t: np.ndarray, before: np.ndarray) -> Tuple[Tensor, Taken]:
         rows = state.numpy()
-        reward = self.world.task.step_rows(rows, action)  # type: ignore[attr-defined]
+        reward = self.task.step_rows(rows, action)
         paid, t, status = (reward * self.world.reward_scale).astype(np.float32), t + 1, rows[..., STATUS]
         done = (status == TERMINATED).astype(np.float32)
         over = (status != RUNNING) | (t >= self.most)

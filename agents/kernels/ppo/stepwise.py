@@ -148,7 +148,7 @@ class OnPolicy(Stepwise):
         state, taken = self.steps.take(state, action, self.t, number * s.same_action_num - self.t)
         self.n += (taken.t - self.t).sum(1)
         self.t = taken.t
-        self.total += taken.reward if self.reward_scale == 1.0 else taken.reward / self.reward_scale
+        self.total += taken.reward / self.reward_scale
         self.seen[..., :F] = self.steps.observe(state)
         self.seen[..., 2 * F + REWARD] = taken.reward
         self.seen[..., 2 * F + TERMINATED] = taken.done > 0.5 if s.bootstrap_time_limit else taken.over
@@ -207,7 +207,7 @@ class OnPolicy(Stepwise):
         return state
 
     def _updates(self, decisions: int) -> int:
-        """Updates after so many decisions."""
+        """Number of updates that a member has made after ``decisions``."""
         return decisions // self.T * self.s.ppo_epochs * self.s.minibatches
 
 
