@@ -26,7 +26,8 @@ class Rows:
 
     def keep(self, index: Tensor) -> Any:
         """Selected rows, as a new object of the same class."""
-        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+        values = [getattr(self, field.name) for field in fields(self)]
+        return type(self)(*(value[index.to(value.device)] for value in values))
 
     def put(self, index: Tensor, other: Any, rows: Tensor) -> None:
         """Overwrites rows ``index`` with rows ``rows`` of ``other``, in place."""

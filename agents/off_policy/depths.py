@@ -16,7 +16,6 @@ from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import by_depth, initial_weights, keep_pages, nets_of, stack, unstack
 from envolve.agents.common.result import TrainResult
-from envolve.agents.common.rollout import capturable
 from envolve.agents.common.sections import ICMSection
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.off_policy.training import OffPolicy, tested
@@ -47,7 +46,7 @@ def train_population(
         params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
         width = column(group.hyper, "hidden_size", params.device, torch.int64)
         curiosity = None if icm is None else ICM(task, icm, torch.as_tensor(group.keys, device=device))
-        captured = cuda_graph and params.is_cuda and capturable(task, job.kind)
+        captured = cuda_graph and params.is_cuda
         run = OffPolicy(group, algorithm(task, group.hyper, nets, params, width), curiosity, captured, compiled)
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))

@@ -25,7 +25,15 @@ from envolve.agents.common.icm import ICM
 from envolve.agents.common.job import Job
 from envolve.agents.common.replay import Replay, capacity
 from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED
-from envolve.agents.common.rollout import final_test, make_world, repeat, reset_uniforms, reward_noise, test_episodes
+from envolve.agents.common.rollout import (
+    capturable,
+    final_test,
+    make_world,
+    repeat,
+    reset_uniforms,
+    reward_noise,
+    test_episodes,
+)
 from envolve.agents.off_policy.algorithm import Algorithm, Rows
 from envolve.core import rng
 
@@ -46,7 +54,7 @@ class OffPolicyMembers(Rows):
     reward: Tensor
     sample_weight: Tensor  # float32 [L, B], 1 / batch_size for the first batch_size samples and 0 for the rest
     budget: Tensor  # environment steps
-    state: Tensor  # [L, 1, S]
+    state: Tensor  # [L, 1, S], on the device where the task steps
     t: Tensor  # environment steps in this episode
     n: Tensor  # in all episodes
     total: Tensor  # float64, this episode's return
@@ -96,11 +104,15 @@ class OffPolicy:
         )
         rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
         self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
-        self.graphs = Graphs(self._step, cuda_graph)
+        self.apart = self.kind == "real" and task.on_host and device.type == "cuda"
+        self.graphs = Graphs(self._step, cuda_graph and capturable(task, self.kind))
+        self.before, self.after = (Graphs(f, cuda_graph and self.apart) for f in (self._decide, self._learn_packed))
         self.update: Any = algorithm.update
         if compiled:
             self.update = torch_compile.update_of(algorithm)
         self._of_live()
+        if self.apart:
+            self.m.state = self.m.state.cpu()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
         self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it, by row
@@ -125,11 +137,11 @@ class OffPolicy:
             if not self.samples:
                 self.samples = self._sample_draws()
             if self.memory.make_room():
-                self.graphs.forget()
+                self._forget()
             # what decides which operations a step is made of: nothing else may
             variant = (self.learning, decision % self.algorithm.policy_delay == 0)
             draw = (self.samples.pop(), *(of_block[decision % BLOCK] for of_block in draws))
-            failed, ended = self.graphs(variant, *draw)
+            failed, ended = (self._step_apart if self.apart else self.graphs)(variant, *draw)
             if ended.any():
                 left -= self._end_episodes(ended.nonzero()[:, 0], failed)
             decision += 1
@@ -148,25 +160,68 @@ class OffPolicy:
             self.icm.keep(alive)
         self.samples.clear()
         self._of_live()
-        self.graphs.forget()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Discards what was captured, because tensors have moved."""
+        for graphs in (self.graphs, self.before, self.after):
+            graphs.forget()
 
     def _step(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
         """One decision and at most one update of each member -> failed, ended (this episode), bool [L]."""
-        m, task, s = self.m, self.task, self.s
-        learning, actor = variant
-        obs = self.world.observe(m.state)
-        action, stored = self.algorithm.explore(obs, m.episode, draw)
-        before = (m.n - m.t)[:, None]  # environment steps before this episode
-        noise = (lambda t: reward_noise(self.world, m.reward, before + t)) if self.world.reward_noise else None
+        obs = self.world.observe(self.m.state)
+        action, stored = self._decide(None, obs, *draw)
+        state, seen = self._move(action, self.m.t)
+        failed, ended = self._learn(variant, sample, obs, stored, *seen)
+        self.m.state.copy_(state)  # after the last use of obs, which may be a view of it
+        return failed, ended
+
+    def _step_apart(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
+        """``_step`` where the agents are on a GPU and the task is not: all but the task's step are two graphs. One copy
+        goes to the GPU, as launching six costs as much as the task's step."""
+        obs = self.world.observe(self.m.state).to(self.keys.device)
+        action, stored = self.before(None, obs, *draw)
+        self.m.state, (next_obs, *columns) = self._move(action.cpu(), self.m.t.cpu())
+        packed = torch.cat((next_obs[:, 0], *(x.float() for x in columns)), dim=1)
+        failed, ended = self.after(variant, sample, obs, stored, packed.to(self.keys.device))
+        return failed, ended
+
+    def _decide(self, _: None, obs: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
+        """Exploring actions for the world, and as the replay memory stores them."""
+        return self.algorithm.explore(obs, self.m.episode, draw)
+
+    def _move(self, action: Tensor, t: Tensor) -> Tuple[Tensor, Tuple[Tensor, ...]]:
+        """Steps the worlds -> state [L, 1, S] and observation [L, 1, F], reward, done, failed, t, over, all [L, 1].
+        t: environment steps of the episode before, int64 [L]. All lie on one device."""
+        m, most, noise = self.m, self.task.max_steps, None
+        if self.world.reward_noise:
+            key, before = m.reward.to(t.device), (m.n - m.t)[:, None].to(t.device)  # steps before this episode
+            noise = lambda t: reward_noise(self.world, key, before + t)  # noqa: E731
         state, reward, done, failed, t, over = repeat(
-            self.world, m.state, action, m.t[:, None], s.same_action_num, task.max_steps, noise
+            self.world, m.state, action, t[:, None], self.s.same_action_num, most, noise
         )
-        if self.kind != "se" and not s.bootstrap_time_limit:
+        if self.kind != "se" and not self.s.bootstrap_time_limit:
             cut = self.world.truncated(state)
-            cut = t >= task.max_steps if cut is None else cut | (t >= task.max_steps)
+            cut = t >= most if cut is None else cut | (t >= most)
             done = torch.where(cut, torch.ones_like(done), done)
-        self.memory.write(torch.cat((obs[:, 0], self.world.observe(state)[:, 0], stored, reward, done), dim=1))
-        m.state.copy_(state)  # after the last use of obs, which may be a view of it
+        return state, (self.world.observe(state), reward, done, failed, t, over)
+
+    def _learn_packed(
+        self, variant: Tuple[bool, bool], sample: Tensor, obs: Tensor, stored: Tensor, packed: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """``_learn`` from what the world showed as numbers [L, F + 5]: t is exact below 2^24."""
+        next_obs = packed[:, None, : obs.shape[2]]
+        reward, done, failed, t, over = packed[:, obs.shape[2] :].split(1, dim=1)
+        return self._learn(variant, sample, obs, stored, next_obs, reward, done, failed > 0, t.long(), over > 0)
+
+    def _learn(
+        self, variant: Tuple[bool, bool], sample: Tensor, obs: Tensor, stored: Tensor, *seen: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """Remembers what ``_move`` has ``seen`` and makes at most one update -> failed, ended, as ``_step``."""
+        m, s = self.m, self.s
+        learning, actor = variant
+        next_obs, reward, done, failed, t, over = seen
+        self.memory.write(torch.cat((obs[:, 0], next_obs[:, 0], stored, reward, done), dim=1))
         failed, over, t = failed[:, 0], over[:, 0], t[:, 0]
         m.n += t - m.t
         m.t.copy_(t)
@@ -217,7 +272,7 @@ class OffPolicy:
         if self.kind != "se":
             for failing, row_of in zip(last[failed[last]].tolist(), finished[failed[last]].tolist()):
                 self.complaints[row_of] = self.task.complaint(m.state[failing])
-            self.task.release(m.state[last])
+            self.task.release(self._states(last))
 
         i = i[~stop]
         m.episode[i] += 1
@@ -225,8 +280,8 @@ class OffPolicy:
             self.samples.clear()
         self.algorithm.end_episodes(i)
         if self.kind != "se":
-            self.task.release(m.state[i])
-        m.state[i] = self._reset(i)
+            self.task.release(self._states(i))
+        m.state[i.to(m.state.device)] = self._reset(i)
         m.t[i] = 0
         m.total[i] = 0
         self.learning = bool((m.episode >= s.init_episodes).any())
@@ -234,7 +289,11 @@ class OffPolicy:
 
     def _reset(self, i: Tensor) -> Tensor:
         R = self.world.reset_uniforms
-        return self.world.reset(reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R), i)
+        u = reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R)
+        return self.world.reset(u.to(self.m.state.device), i)
+
+    def _states(self, i: Tensor) -> Tensor:
+        return self.m.state[i.to(self.m.state.device)]
 
     def final_test(self) -> Tensor:
         return final_test(self, lambda rows, key, first: tested(self.final.take(rows), key, first))

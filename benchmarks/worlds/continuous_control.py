@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
-from envolve.agents.train import train  # noqa: E402
+from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
@@ -94,9 +94,10 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
 
 
 def cell(
-    config: Path, out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int
+    config: Path, out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int, device: str
 ) -> dict[str, Any]:
-    """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents."""
+    """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents.
+    device: where agents of this project learn, "cpu" or "cuda"."""
     data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
@@ -114,7 +115,8 @@ def cell(
         hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
         kind = "real" if place == TASK else "se"
-        result = train(name, hyper, None, task, kind, section, flat.repeat(agents, 1), keys)
+        worlds = flat.repeat(agents, 1)
+        result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
     return {
         "place": place,
@@ -171,7 +173,7 @@ def test(args: argparse.Namespace) -> None:
 
     def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
         agents = args.library_agents if learner in SB3 else args.agents
-        return cell(args.config, args.out, place, learner, seed, agents, steps, args.tests)
+        return cell(args.config, args.out, place, learner, seed, agents, steps, args.tests, args.device)
 
     cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)))
 
@@ -216,6 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--library-agents", type=int, default=1, help="the same of Stable-Baselines3's")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--tests", type=int, default=10)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where this project's agents learn")
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args(argv)
     most = {

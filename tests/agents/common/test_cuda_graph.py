@@ -28,7 +28,7 @@ TASK = {"td3": "Pendulum-v0", "sac": "Pendulum-v0"}  # the others: CartPole-v0
 SMALL = dict(init_episodes=1, hidden_size=6, hidden_layer=2, batch_size=8, test_episodes=1, train_episodes=3)
 
 
-def trainer(name: str, kind: str, icm: bool = False, device: str = "cpu") -> OffPolicy:
+def trainer(name: str, kind: str, icm: bool = False, device: str = "cpu", captured: bool = False) -> OffPolicy:
     task, env = make_task(TASK.get(name, "CartPole-v0"), max_steps=9), EnvSection(hidden_size=5, reward_env_type=2)
     keys = np.arange(3)
     hyper = draw(LEARNERS[name].section(**SMALL), keys)
@@ -41,7 +41,7 @@ def trainer(name: str, kind: str, icm: bool = False, device: str = "cpu") -> Off
         ICM(task, ICMSection(hidden_size=4, feature_dim=3), torch.as_tensor(keys, device=device)) if icm else None
     )
     agent = cls(task, hyper, widest(agents), params, torch.full((3,), 6, device=device))
-    return OffPolicy(job, agent, curiosity)
+    return OffPolicy(job, agent, curiosity, captured)
 
 
 def step(run: OffPolicy, variant) -> None:
@@ -159,6 +159,39 @@ def test_nothing_is_collected_during_a_capture(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         graphs._capture("b", ())
     assert collecting == [False] and gc.isenabled() and list(graphs.captured) == ["a"]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("name", off_policy_learners())
+def test_a_step_around_the_task_is_the_whole_step(name, noise, monkeypatch):
+    """What a GPU does with a task that steps on the CPU, done on the CPU: the same bits."""
+    runs = []
+    for apart in (False, True):
+        run = trainer(name, "real")
+        monkeypatch.setattr(run.task, "reward_noise", noise)
+        run._of_live()
+        run.apart = apart
+        run.train()
+        runs.append(run)
+    whole, parts = runs
+    assert (whole.updates > 0).all() and torch.equal(whole.updates, parts.updates)
+    assert torch.equal(whole.final.rows.params, parts.final.rows.params)
+    np.testing.assert_array_equal(whole.logged, parts.logged)
+    assert torch.equal(whole.length, parts.length)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["td3", "sac"])
+def test_a_task_on_the_cpu_is_captured_around(name, monkeypatch):
+    monkeypatch.setitem(TASK, name, "Swimmer-v5")
+    results = []
+    for captured in (False, True):
+        run = trainer(name, "real", device="cuda", captured=captured)
+        run.train()
+        results.append(run)
+    assert results[1].after.calls and not results[1].graphs.calls and not results[0].after.calls
+    torch.testing.assert_close(results[0].final.rows.params, results[1].final.rows.params)
+    torch.testing.assert_close(results[0].logged, results[1].logged)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
