@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from envolve.agents.common.learners import has_networks
 from envolve.core.registry import unknown
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.choice import AUTO, Choice
@@ -110,6 +111,9 @@ def check_names(env: str, choice: Choice, learners: Sequence[str]) -> None:
     ):
         if value not in known:
             raise ConfigError([unknown(option, value, known)])
+    if choice.learner != AUTO and not has_networks(split_agent_name(choice.learner).learner):
+        words = "a learner with networks, e.g. DDQN_vary: tables need a task with a finite set of states"
+        raise ConfigError([f"--learner: found {choice.learner}, expected {words}"])
     if choice.init == DISTILLED and choice.world not in (AUTO, "bandit"):
         raise ConfigError([f"--init: found {DISTILLED}, expected random: an {choice.world} cannot hold a policy"])
 

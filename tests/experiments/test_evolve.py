@@ -142,6 +142,7 @@ WRONG = [
     ([ID, "--learners", "pqo"], "--learners: found 'pqo'"),
     ([ID, "--learners", "sac"], "--learners: found 'sac', expected one of "),
     ([ID, "--learner", "ddqnn"], "--learner: found 'ddqnn', expected one of auto, "),
+    ([ID, "--learner", "QL"], "--learner: found QL, expected a learner with networks, e.g. DDQN_vary: "),
     (["/tmp/my_env.py:Mine"], "ENV: found /tmp/my_env.py:Mine, expected my_env.py:Mine, started in the folder /tmp"),
     (["my_env.py"], "ENV: found my_env.py, expected my_env.py:Class, or my_env:ID"),
     (["my_env.py:My/Env-v0"], "expected my_env:My/Env-v0"),
