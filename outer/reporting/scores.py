@@ -9,7 +9,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class ScoresCSV:
 
     def write(self, generation: int, rows: Iterable[ScoreRow]) -> None:
         """Appends one generation and syncs it to disk; call this before writing that generation's checkpoint."""
-        self._append([str(generation), *(_cell(v) for v in asdict(row).values())] for row in rows)
+        self._append([str(generation), *(_cell(v) for v in vars(row).values())] for row in rows)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # what could not be written was said by _append; close tries it once more
