@@ -88,7 +88,7 @@ def train(
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         if name == "ppo":
             return ppo.train_population(job, device, icm)
-        return off_policy.train_population(algorithm(name), job, device, icm, compiled=backend == "torch_compile")
+        return off_policy.train_population(algorithm(name), job, device, icm, torch_compiled=backend == "torch_compile")
     if name == "ppo":
         from envolve.agents.kernels.ppo import population as ppo_population
 

@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from envolve.core.files import read_text
-from envolve.envs.outside.build import OutsideError, check_permission, is_outside
+from envolve.envs.outside.build import OutsideError, check_configured, is_outside
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.outer import plugins
@@ -242,10 +242,8 @@ def read(path: str | os.PathLike[str], code_from: str | os.PathLike[str] | None)
 
 def check_task(file: WorldFile) -> None:
     """Raises WorldFileError if the world's task is an environment that this process may not import."""
-    if not is_outside(file.env_name):
-        return
     try:
-        check_permission(file.env_name, file.config["envs"][file.env_name])
+        check_configured(file.config)
     except OutsideError as e:
         raise WorldFileError(f"{file.path}: {e}") from None
 

@@ -39,7 +39,7 @@ class Task:
 
     def __init__(self, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> None:
         self.max_steps = self.default_max_steps if max_steps is None else int(max_steps)
-        self.solved_reward = self.default_solved_reward if solved_reward is None else float(solved_reward)
+        self.solved_reward = float(self.default_solved_reward if solved_reward is None else solved_reward)
         self.test_steps = self.max_steps  # steps until an episode of a test is cut, at most max_steps
 
     @property

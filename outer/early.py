@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from envolve.agents.common.compiling import TABULAR, TASKS, begin
+from envolve.agents.common.compiling import TABULAR, TASKS, begin, kernels_of
 from envolve.agents.kernels.building.without_torch import NEED_NONE
 from envolve.core.files import read_plain
 from envolve.outer.names import CONFIG_FILE, VARY_SUFFIX
@@ -27,11 +27,11 @@ def compile_early(argv: Sequence[str]) -> None:
         with contextlib.suppress(OSError, ValueError):
             found = guess(argv)
             if found:
-                begin(*found)
+                begin(found)
 
 
-def guess(argv: Sequence[str]) -> tuple[str, str] | None:
-    """The learner and the task of a run, if its learner has kernels. Raises OSError, ValueError."""
+def guess(argv: Sequence[str]) -> str | None:
+    """Name of the kernels of a run whose task has a twin. Raises OSError, ValueError."""
     files = [word for word in argv if word.endswith(".yaml")]
     folders = [folder for option, folder in zip(argv, argv[1:]) if option == "--resume"]
     path = Path(folders[0]) / CONFIG_FILE if folders else Path(files[0]) if files else None
@@ -45,4 +45,4 @@ def guess(argv: Sequence[str]) -> tuple[str, str] | None:
     name = name[: -len(VARY_SUFFIX)] if name.endswith(VARY_SUFFIX) else name
     if said.get("device", "cpu") != "cpu" or not (name in TABULAR or (name in NEED_NONE and task in TASKS)):
         return None
-    return name, task
+    return kernels_of(name, task)

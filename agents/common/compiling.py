@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional
 
 from envolve.agents.common.kernel_cache import cache_base, mark
 from envolve.core.files import read_text
@@ -24,7 +24,14 @@ EVERY = 10.0  # seconds between two lines of a log
 # of agents/kernels/common/tasks.py and agents/kernels/tabular.py (tests/agents/test_compiling.py)
 TASKS = ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0")
 TABULAR = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # these have kernels for every finite task
-_begun: Dict[Tuple[str, str], subprocess.Popen] = {}  # learner, task -> what compiles its kernels
+STEPS = "_steps"  # behind a learner's name: its kernels between steps that Python takes
+_begun: Dict[str, subprocess.Popen] = {}  # by the name of the kernels that it compiles
+
+
+def kernels_of(learner: str, task: str, apart: bool = False) -> str:
+    """Name of the kernels that train ``learner`` on the task of this name, or in its worlds. apart: in a bandit whose
+    agents are tested on the task after their training alone, which therefore needs no task."""
+    return learner if apart or task in TASKS or learner in TABULAR else learner + STEPS
 
 
 def _folder() -> Path:
@@ -122,33 +129,33 @@ def under_way() -> Optional[str]:
     return min(found)[2] if found else None  # the compiling process knows how much is left
 
 
-def begin(name: str, task: str) -> None:
-    """Starts to compile in the background. A later ``beside`` for the same learner and task takes the process over."""
+def begin(name: str) -> None:
+    """Starts to compile in the background. A later ``beside`` for the same kernels takes the process over."""
     if not mark(name).exists():
-        _begun[name, task] = _start(name, task)
+        _begun[name] = _start(name)
 
 
 @contextlib.contextmanager
-def beside(name: str, task: str) -> Iterator[None]:
-    """Compiles the kernels of learner ``name`` for ``task`` in the background, while this process and those that it
-    starts get ready. Does nothing if they are compiled. The process that needs them reports errors."""
-    process = _begun.pop((name, task), None)
+def beside(name: str) -> Iterator[None]:
+    """Compiles the kernels of this name in the background, while this process and those that it starts get ready. Does
+    nothing if they are compiled. The process that needs them reports errors."""
+    process = _begun.pop(name, None)
     while _begun:
         _end(_begun.popitem()[1])
     if process is None:
         if mark(name).exists():
             yield
             return
-        process = _start(name, task)
+        process = _start(name)
     try:
         yield
     finally:
         _end(process)
 
 
-def _start(name: str, task: str) -> subprocess.Popen:
+def _start(name: str) -> subprocess.Popen:
     """Ends when this process does, or its standard input."""
-    command = [sys.executable, "-m", "envolve.agents.kernels.building.ahead", name, task]
+    command = [sys.executable, "-m", "envolve.agents.kernels.building.ahead", name]
     return subprocess.Popen(
         command,
         cwd=IMPORTS,

@@ -29,12 +29,12 @@ def train_population(
     device: str = "cpu",
     icm: Optional[ICMSection] = None,
     cuda_graph: bool = True,
-    compiled: bool = False,
+    torch_compiled: bool = False,
 ) -> TrainResult:
     """Train P agents and test them on the real task.
 
     icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
-    a GPU. compiled: whether torch.compile makes code of the updates.
+    a GPU. torch_compiled: whether torch.compile makes code of the updates.
     """
     keep_pages()
     task, s = job.task, job.hyper.section
@@ -47,7 +47,7 @@ def train_population(
         width = column(group.hyper, "hidden_size", params.device, torch.int64)
         curiosity = None if icm is None else ICM(task, icm, torch.as_tensor(group.keys, device=device))
         captured = cuda_graph and params.is_cuda
-        run = OffPolicy(group, algorithm(task, group.hyper, nets, params, width), curiosity, captured, compiled)
+        run = OffPolicy(group, algorithm(task, group.hyper, nets, params, width), curiosity, captured, torch_compiled)
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
     return result

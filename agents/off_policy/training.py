@@ -3,7 +3,8 @@
 ``OffPolicy`` trains one agent per member in its world and tests it on the real task. All members take each decision
 together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by member, and so
 does training; the finished are dropped from the batch. A member's result depends on its key, its world and its
-hyperparameters only. The compiled twin is ``agents/kernels/off_policy/training.py``.
+hyperparameters only. Its compiled twins are ``training.py`` of ``agents/kernels/off_policy/`` and ``stepwise.py``
+there, for steps that Python takes.
 
 Axes: L members still in training, N = 1 environment each, B minibatch, F observation features, D parameters.
 """
@@ -72,9 +73,10 @@ class OffPolicy:
         algorithm: Algorithm,
         icm: Optional[ICM] = None,
         cuda_graph: bool = False,
-        compiled: bool = False,
+        torch_compiled: bool = False,
     ) -> None:
-        """algorithm: of the job's members, on the device to train on; compiled: see ``depths.train_population``."""
+        """algorithm: of the job's members, on the device to train on; torch_compiled: as of
+        ``depths.train_population``."""
         task, hyper, device = job.task, job.hyper, algorithm.rows.params.device
         keys = torch.as_tensor(job.keys, device=device)
         self.task, self.kind, self.section, self.test_each = task, job.kind, job.section, job.test_each
@@ -104,14 +106,14 @@ class OffPolicy:
         )
         rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
         self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
-        self.apart = self.kind == "real" and task.on_host and device.type == "cuda"
+        self.split = self.kind == "real" and task.on_host and device.type == "cuda"
         self.graphs = Graphs(self._step, cuda_graph and capturable(task, self.kind))
-        self.before, self.after = (Graphs(f, cuda_graph and self.apart) for f in (self._decide, self._learn_packed))
+        self.decides, self.learns = (Graphs(f, cuda_graph and self.split) for f in (self._decide, self._learn_packed))
         self.update: Any = algorithm.update
-        if compiled:
+        if torch_compiled:
             self.update = torch_compile.update_of(algorithm)
         self._of_live()
-        if self.apart:
+        if self.split:
             self.m.state = self.m.state.cpu()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
@@ -141,7 +143,7 @@ class OffPolicy:
             # what decides which operations a step is made of: nothing else may
             variant = (self.learning, decision % self.algorithm.policy_delay == 0)
             draw = (self.samples.pop(), *(of_block[decision % BLOCK] for of_block in draws))
-            failed, ended = (self._step_apart if self.apart else self.graphs)(variant, *draw)
+            failed, ended = (self._step_split if self.split else self.graphs)(variant, *draw)
             if ended.any():
                 left -= self._end_episodes(ended.nonzero()[:, 0], failed)
             decision += 1
@@ -164,7 +166,7 @@ class OffPolicy:
 
     def _forget(self) -> None:
         """Discards what was captured, because tensors have moved."""
-        for graphs in (self.graphs, self.before, self.after):
+        for graphs in (self.graphs, self.decides, self.learns):
             graphs.forget()
 
     def _step(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
@@ -176,14 +178,14 @@ class OffPolicy:
         self.m.state.copy_(state)  # after the last use of obs, which may be a view of it
         return failed, ended
 
-    def _step_apart(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
+    def _step_split(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
         """``_step`` where the agents are on a GPU and the task is not: all but the task's step are two graphs. One copy
         goes to the GPU, as launching six costs as much as the task's step."""
         obs = self.world.observe(self.m.state).to(self.keys.device)
-        action, stored = self.before(None, obs, *draw)
+        action, stored = self.decides(None, obs, *draw)
         self.m.state, (next_obs, *columns) = self._move(action.cpu(), self.m.t.cpu())
         packed = torch.cat((next_obs[:, 0], *(x.float() for x in columns)), dim=1)
-        failed, ended = self.after(variant, sample, obs, stored, packed.to(self.keys.device))
+        failed, ended = self.learns(variant, sample, obs, stored, packed.to(self.keys.device))
         return failed, ended
 
     def _decide(self, _: None, obs: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:

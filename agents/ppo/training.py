@@ -2,7 +2,8 @@
 
 ``train_population`` trains one agent per member in its world and tests it on the real task. Members act together in N
 environments each (``agents/ppo/rollout.py``); after T decisions (``rollout_steps``) every member learns from its T N
-transitions (``agents/ppo/update.py``). The compiled twin is ``agents/kernels/ppo/training.py``.
+transitions (``agents/ppo/update.py``). Its compiled twins are ``training.py`` of ``agents/kernels/ppo/`` and
+``stepwise.py`` there, for steps that Python takes.
 
 Episodes are numbered in the order in which they end, those of one decision by environment. Early out and the limit of
 episodes are looked at after each, at the end of the rollout: a member that stops at an episode is the agent that played

@@ -3,8 +3,8 @@
 
     python3 benchmarks/any_env/adapter.py [ID ...] [--rounds 15] [--members 8] [--json FILE]
 
-A round is one episode in each of 32 environments, cut at 200 steps, with random actions drawn before. ``plain`` calls
-each environment's own reset and step. ``adapter`` is what tests of P = 8 members (--members) x N = 4 episodes call
+A round is one episode in each of 4 x --members environments, cut at 200 steps, with random actions drawn before.
+``plain`` calls each environment's own reset and step. ``adapter`` is what tests of P = --members x N = 4 episodes call
 (``envolve.envs.outside.task``), ``vector`` is Gymnasium's SyncVectorEnv, which goes on for as many steps. All step the
 environments in turn. Figures are medians over rounds of CPU time per step; resets are in them. Returns of ``plain``
 and ``adapter`` must be equal.

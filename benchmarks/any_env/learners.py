@@ -6,7 +6,8 @@
 Two layers of 64 ReLU units and batches of 64; an update per step, of PPO ten epochs after each rollout of 2,048 steps;
 the environment's own steps are in it. Microseconds of CPU time of one core per step and agent: the difference of
 trainings of --steps and of 500 steps (PPO: three rollouts and one), which leaves out what is done once.
-Stable-Baselines3 trains one agent at a time, and its DQN has one network where ours has two for a target.
+Stable-Baselines3 trains one agent at a time, and its DQN is not double: one network
+chooses and values the action of a target.
 """
 
 from __future__ import annotations
@@ -86,8 +87,10 @@ def library(name: str, env: str) -> Callable[[int], int]:
     def training(steps: int) -> int:
         own: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_starts": 1, "batch_size": 64}
         nets = {"net_arch": [64, 64], "activation_fn": torch.nn.ReLU}
-        kind, own = getattr(stable_baselines3, PEERS[name]), {} if name == "ppo" else own
-        model = kind("MlpPolicy", gymnasium.make(env), policy_kwargs=nets, seed=0, device="cpu", **own)
+        if name == "ppo":
+            own = {}
+        cls = getattr(stable_baselines3, PEERS[name])
+        model = cls("MlpPolicy", gymnasium.make(env), policy_kwargs=nets, seed=0, device="cpu", **own)
         return int(model.learn(steps).num_timesteps)
 
     return training

@@ -21,7 +21,7 @@ MOST_LINEAR, MOST_PPO = 2_000_000, 2_000_000  # steps of experts that seldom lea
 FIT_SECONDS = 6.0  # of fitting one world to an expert, its pupils included
 PUPILS_FROM = 180.0  # seconds of all experts, from which pupils choose among their worlds
 LINEAR_STEP, PPO_STEP = 4e-5, 5e-5  # seconds of a step of these beside the environment's own
-SETTLED = 50  # episodes whose mean return ends an expert's training: a mean of ten is often luck
+SETTLED = 50  # episodes whose mean return ends an expert's training: of fewer it is often luck
 EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 PPO = "ppo"
 PPO_EXPERT = {
@@ -134,6 +134,7 @@ def _expert_section(facts: Facts, name: str, steps: int) -> dict[str, Any]:
     }  # fmt: skip
     if name == PPO:
         bounded = {"squash": False, "action_std": 1.0} if facts.continuous else {}
+        own["init_episodes"] = SETTLED  # so that the rule begins with as many
         return {**own, **PPO_EXPERT, "ent_coef": 0.0 if facts.continuous else 0.01, **bounded}
     own.update(batch_size=64, gamma=0.99, tau=0.01, rb_size=100_000)
     if name == "sac":

@@ -94,7 +94,7 @@ def _generations(facts: Facts, choice: Choice, agents: dict[str, Any], seconds: 
     elif world == "se":
         train = (perturbed + plain) * 1500 * SE_STEP
     else:
-        steps = agents[gtn["agent_name"].lower()]["train_episodes"] * facts.likely_length
+        steps = agents[gtn["agent_name"].lower().removesuffix(VARY_SUFFIX)]["train_episodes"] * facts.likely_length
         train = (perturbed + plain) * steps * (RN_STEP + facts.step_seconds)
     one = (train + real_steps * facts.step_seconds) / width + 0.15
     count = int(max(LEAST_GENERATIONS, min(MOST_GENERATIONS, seconds / one)))

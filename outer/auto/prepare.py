@@ -100,18 +100,19 @@ def check_names(env: str, choice: Choice, learners: Sequence[str]) -> None:
         raise ConfigError([f"ENV: found {text}, expected {words}"])
     if of_file and "/" in name:
         raise ConfigError([f"ENV: found {text}, expected {file}:{name}, as a class has no / in its name and an id has"])
-    inner = (AUTO, *agent_names())
+    with_networks = [name for name in agent_names() if has_networks(split_agent_name(name).learner)]
+    tabular = choice.learner.lower() in agent_names() and choice.learner.lower() not in with_networks
     both = (False, True)
     seen = [name for of, library in itertools.product(both, both) for name in unseen_learners(of, [], library)]
     for option, value, known in (
         ("--world", choice.world, (AUTO, *WORLDS)),
         ("--init", choice.init, (AUTO, *INITS)),
-        ("--learner", choice.learner.lower(), inner),
+        *(() if tabular else [("--learner", choice.learner.lower(), (AUTO, *with_networks))]),
         *(("--learners", learner, tuple(dict.fromkeys(seen))) for learner in learners),
     ):
         if value not in known:
             raise ConfigError([unknown(option, value, known)])
-    if choice.learner != AUTO and not has_networks(split_agent_name(choice.learner).learner):
+    if tabular:
         words = "a learner with networks, e.g. DDQN_vary: tables need a task with a finite set of states"
         raise ConfigError([f"--learner: found {choice.learner}, expected {words}"])
     if choice.init == DISTILLED and choice.world not in (AUTO, "bandit"):

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from envolve.agents.common.compiling import beside
-from envolve.outer.config.problem import curiosity, gtn_section, learner
+from envolve.agents.common.compiling import beside, kernels_of
+from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import SHAPER
 
 
@@ -20,4 +20,5 @@ def compiled_beside(data: Mapping[str, Any]) -> contextlib.AbstractContextManage
         return contextlib.nullcontext()
     if data.get("plugins"):  # a process of its own that compiles would know neither the task nor the learner
         return contextlib.nullcontext()
-    return beside(learner(data)[0], data["env_name"])
+    apart = gtn.synthetic_env_type == 0 and env_section(data).contextual_bandit and not gtn.se_test_on_real
+    return beside(kernels_of(learner(data)[0], data["env_name"], apart))

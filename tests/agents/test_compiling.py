@@ -62,11 +62,11 @@ def test_it_does_not_pretend_where_torch_is():
 
 @pytest.fixture
 def started(monkeypatch, tmp_path):
-    """What was started, as [learner, task, "ends" once it was told to]."""
+    """What was started, as [kernels, "ends" once it was told to]."""
     seen = []
 
-    def start(name, task):
-        seen.append([name, task])
+    def start(name):
+        seen.append([name])
         return seen[-1]
 
     monkeypatch.setattr(compiling, "_start", start)
@@ -76,18 +76,25 @@ def started(monkeypatch, tmp_path):
 
 
 def test_what_was_begun_goes_on(started, tmp_path):
-    compiling.begin("ddqn", "CartPole-v0")
-    with compiling.beside("ddqn", "CartPole-v0"):
-        assert started == [["ddqn", "CartPole-v0"]]
-    assert started == [["ddqn", "CartPole-v0", "ends"]]
+    compiling.begin("ddqn")
+    with compiling.beside("ddqn"):
+        assert started == [["ddqn"]]
+    assert started == [["ddqn", "ends"]]
     (tmp_path / "ddqn").touch()
-    compiling.begin("ddqn", "CartPole-v0")
-    with compiling.beside("ddqn", "CartPole-v0"):
+    compiling.begin("ddqn")
+    with compiling.beside("ddqn"):
         assert len(started) == 1, "compiled before"
 
 
 def test_what_was_begun_for_nothing_ends(started):
-    compiling.begin("ddqn", "CartPole-v0")
-    with compiling.beside("ppo", "CartPole-v0"):
-        assert started == [["ddqn", "CartPole-v0", "ends"], ["ppo", "CartPole-v0"]]
-    assert started[1][2:] == ["ends"] and not compiling._begun
+    compiling.begin("ddqn")
+    with compiling.beside("ppo"):
+        assert started == [["ddqn", "ends"], ["ppo"]]
+    assert started[1][1:] == ["ends"] and not compiling._begun
+
+
+def test_names_of_kernels():
+    kernels = compiling.kernels_of
+    assert kernels("td3", "Pendulum-v0") == "td3" and kernels("td3", "HalfCheetah-v3") == "td3_steps"
+    assert kernels("ppo", "gymnasium:CartPole-v1") == "ppo_steps" == kernels("ppo", "Swimmer-v5")
+    assert kernels("ppo", "gymnasium:CartPole-v1", apart=True) == "ppo" and kernels("ql", "Cliff") == "ql"

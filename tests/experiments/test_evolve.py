@@ -259,6 +259,7 @@ def test_stopped_before_its_first_checkpoint_it_begins_again(tmp_path: Path, mon
 def test_stopped_in_the_evolution_it_goes_on_to_the_same_world(tmp_path: Path) -> None:
     """In processes of its own, as a user does; Stable-Baselines3's agents if it is there."""
     planned = ["agents.ddqn_expert.train_episodes=60", "agents.ddqn_expert.eps_decay=0.9"]  # else by the speed of now
+    planned += ["agents.ppo_expert.train_episodes=60", "agents.ppo_expert.train_steps=60"]
     words = [*TINY, "agents.gtn.max_iterations=12", *planned]
 
     def start(*more: str) -> subprocess.Popen[bytes]:

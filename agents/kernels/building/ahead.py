@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, Iterator, List, Optional
 
-from envolve.agents.common.compiling import TABULAR, TASKS, CompilingProgress, say
+from envolve.agents.common.compiling import CompilingProgress, say
 from envolve.agents.common.kernel_cache import mark
 from envolve.agents.kernels.building.foreman import FAILED, load_numba
 from envolve.core.files import read_text
@@ -233,7 +233,7 @@ def _locked(path: Path, progress: CompilingProgress, signals: _Signals) -> Itera
         yield
 
 
-def main(name: str, task: str) -> None:
+def main(name: str) -> None:
     """Beside a program that will need the kernels (``envolve.agents.common.compiling.beside``); ends when that does."""
 
     def end_with_it() -> None:
@@ -242,8 +242,7 @@ def main(name: str, task: str) -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts it in the background ignores it
     threading.Thread(target=end_with_it, daemon=True).start()
-    if task in TASKS or name in TABULAR:
-        why_not(name)
+    why_not(name)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,17 @@ from typing import Any, Callable, Dict, Tuple, Type
 
 import numpy as np
 
+from envolve.agents.common.compiling import STEPS, kernels_of
 from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.kernels.common.tasks import TASK_CODES
 from envolve.envs.task import Task
 
-STEPS = "_steps"  # behind a learner's name: its kernels where ``python_steps``
-
 
 def python_steps(task: Task, apart: bool = False) -> bool:
-    """Whether Python has to take the steps, as ``task`` has no compiled twin. apart: in a bandit, which needs no task
-    until the final test; that is the PyTorch path's (``test_trained``)."""
-    return not apart and task.name not in TASK_CODES
+    """Whether Python has to take the steps of a training on ``task`` or in its worlds, by the kernels of
+    ``stepwise.py``. apart: as of ``kernels_of``; the PyTorch path makes the final test then (``test_trained``)."""
+    return kernels_of("", task.name, apart) == STEPS
 
 
 def without_tests(task: Task) -> Dict[str, int]:

@@ -12,13 +12,14 @@ import envolve.agents.off_policy.dueling_ddqn
 import envolve.agents.off_policy.sac
 import envolve.agents.off_policy.td3
 import envolve.agents.off_policy.td3_discrete
+from envolve.agents.common.compiling import TASKS, kernels_of
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import TrainResult
 from envolve.agents.kernels.building import ahead, without_torch
-from envolve.agents.kernels.common.members import STEPS, add_tests, python_steps, settings, train_each, without_tests
+from envolve.agents.kernels.common.members import add_tests, python_steps, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
 from envolve.agents.kernels.off_policy import training as off_policy
@@ -37,12 +38,15 @@ TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its c
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
     """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
-    apart: see ``python_steps``."""
+    apart: as of ``kernels_of``."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
     if getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
-    return ahead.why_not(TWINS[algorithm][0] + STEPS * python_steps(task, apart))
+    if algorithm is envolve.agents.off_policy.td3_discrete.TD3Discrete and task.name not in TASKS:
+        if getattr(hyper.section, "test_noise", False):
+            return "test_noise needs the temperature that training ended with, and tests are made apart from it"
+    return ahead.why_not(kernels_of(TWINS[algorithm][0], task.name, apart))
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
@@ -61,7 +65,8 @@ def _shortest(name: str) -> None:
 
 def train_population(algorithm: Type[Algorithm], job: Job, threads: int = 1, apart: bool = False) -> TrainResult:
     """As ``envolve.agents.off_policy.depths.train_population``, on the CPU; members are shared among ``threads``, and
-    the result is the same for any number of them. apart: see ``python_steps``, where ``stepwise.py`` trains."""
+    the result is the same for any number of them. apart: see ``python_steps``, where ``stepwise.py`` trains, with one
+    thread."""
     name, twin = TWINS[algorithm]
     if python_steps(job.task, apart):
         from envolve.agents.kernels.off_policy import stepwise

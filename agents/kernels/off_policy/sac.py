@@ -103,7 +103,7 @@ class SAC(NamedTuple):
             tau=section.tau,
             log_std_min=section.log_std_min,
             log_std_max=section.log_std_max,
-            max_action=task.max_action,
+            max_action=float(task.max_action),  # a class of the user's may say 2, another type to numba
             head=aligned((2 * A, L)),
             noise=aligned((A, L)),
             squashed=aligned((A, L)),

@@ -19,6 +19,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from envolve.agents.common.compiling import STEPS
 from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.job import Job
 from envolve.agents.common.population import initial_weights, nets_of, size
@@ -26,7 +27,7 @@ from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
 from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.building import ahead
-from envolve.agents.kernels.common.members import STEPS, settings
+from envolve.agents.kernels.common.members import settings
 from envolve.agents.kernels.common.steps import Taken
 from envolve.agents.kernels.common.stepwise import Stepwise
 from envolve.agents.kernels.off_policy.population import TWINS

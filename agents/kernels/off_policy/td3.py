@@ -48,7 +48,7 @@ class TD3(NamedTuple):
 
     @classmethod
     def create(cls, task: Task, section: Any, p: np.ndarray) -> TD3:
-        return cls(Weights.create(p), TwinCritics.create(task, section), task.max_action)
+        return cls(Weights.create(p), TwinCritics.create(task, section), float(task.max_action))
 
     @staticmethod
     def columns(task: Task) -> int:
@@ -172,10 +172,10 @@ def actor_predict(agent, obs, out):
 
 
 @njit(**JIT_INNER)
-def clipped(agent, normal):
-    """The noise on a target's action, of a standard normal number."""
+def clipped_noise(agent, z):
+    """The noise on a target's action, from the standard normal number z."""
     c = agent.common
-    return min(max(F4(c.policy_std) * normal, -F4(c.policy_std_clip)), F4(c.policy_std_clip))
+    return min(max(F4(c.policy_std) * z, -F4(c.policy_std_clip)), F4(c.policy_std_clip))
 
 
 def begin_episode(agent, episode):
@@ -224,7 +224,7 @@ def _target_actions(agent, out, key, update, sa):
         row = sa[c.observations + a]
         normals(key, U(update) * SAMPLES * U(c.actions) + U(a), U(c.actions), row, c.batch_size)
         for i in range(c.batch_size):
-            row[i] = min(max(bound * tanh(out[a, i]) + clipped(agent, row[i]), -bound), bound)
+            row[i] = min(max(bound * tanh(out[a, i]) + clipped_noise(agent, row[i]), -bound), bound)
 
 
 def _actor_actions(agent, out, key, update, sa):

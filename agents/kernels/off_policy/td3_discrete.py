@@ -19,7 +19,7 @@ from envolve.agents.kernels.off_policy.td3 import (
     U,
     actor_predict,
     begin_episode,
-    clipped,
+    clipped_noise,
     update_actor,
     update_critics,
 )
@@ -144,7 +144,7 @@ def _target_actions(agent, out, key, update, sa):
         first = _counter(update, i, A)
         best = gumbel_softmax(out, y, i, key, first, inverse)
         for a in range(A):
-            noise = clipped(agent, normal(key, first + U(A + a)))
+            noise = clipped_noise(agent, normal(key, first + U(A + a)))
             sa[c.observations + a, i] = _entry(agent, y, a, i, best) + noise
 
 

@@ -7,11 +7,12 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
+from envolve.agents.common.compiling import kernels_of
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.job import Job
 from envolve.agents.common.result import TrainResult
 from envolve.agents.kernels.building import ahead, without_torch
-from envolve.agents.kernels.common.members import STEPS, add_tests, python_steps, settings, train_each, without_tests
+from envolve.agents.kernels.common.members import add_tests, python_steps, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.ppo import training as ppo
 from envolve.agents.ppo.policy import initial_weights, networks
@@ -24,8 +25,8 @@ Nets = Tuple[MLPShape, MLPShape]  # actor and critic
 
 def why_not(task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
     """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
-    apart: see ``python_steps``."""
-    return ahead.why_not("ppo" + STEPS * python_steps(task, apart))
+    apart: as of ``kernels_of``."""
+    return ahead.why_not(kernels_of("ppo", task.name, apart))
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
@@ -58,7 +59,8 @@ def create(job: Job, i: int, nets: Nets, weights: np.ndarray, **own: Any) -> Tup
 
 def train_population(job: Job, threads: int = 1, apart: bool = False) -> TrainResult:
     """As ``train_population`` of ``agents/ppo/training.py``, on the CPU; members are shared among ``threads``, and the
-    result is the same for any number of them. apart: see ``python_steps``, where ``stepwise.py`` trains."""
+    result is the same for any number of them. apart: see ``python_steps``, where ``stepwise.py`` trains, with one
+    thread."""
     if python_steps(job.task, apart):
         from envolve.agents.kernels.ppo import stepwise
 

@@ -16,13 +16,13 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from envolve.agents.common.compiling import STEPS
 from envolve.agents.common.denormals import without_denormals
 from envolve.agents.common.job import Job
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.building import ahead
-from envolve.agents.kernels.common.members import STEPS
 from envolve.agents.kernels.common.stepwise import Stepwise
 from envolve.agents.kernels.ppo.policy import actor
 from envolve.agents.kernels.ppo.population import create

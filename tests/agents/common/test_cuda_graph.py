@@ -166,11 +166,11 @@ def test_nothing_is_collected_during_a_capture(monkeypatch):
 def test_a_step_around_the_task_is_the_whole_step(name, noise, monkeypatch):
     """What a GPU does with a task that steps on the CPU, done on the CPU: the same bits."""
     runs = []
-    for apart in (False, True):
+    for split in (False, True):
         run = trainer(name, "real")
         monkeypatch.setattr(run.task, "reward_noise", noise)
         run._of_live()
-        run.apart = apart
+        run.split = split
         run.train()
         runs.append(run)
     whole, parts = runs
@@ -189,7 +189,7 @@ def test_a_task_on_the_cpu_is_captured_around(name, monkeypatch):
         run = trainer(name, "real", device="cuda", captured=captured)
         run.train()
         results.append(run)
-    assert results[1].after.calls and not results[1].graphs.calls and not results[0].after.calls
+    assert results[1].learns.calls and not results[1].graphs.calls and not results[0].learns.calls
     torch.testing.assert_close(results[0].final.rows.params, results[1].final.rows.params)
     torch.testing.assert_close(results[0].logged, results[1].logged)
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
 
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.sections import DDQNSection, LearnerSection, PPOSection, TD3Section, VarySection
+from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.common.members import python_steps
+from envolve.agents.kernels.off_policy import sac, td3
+from envolve.agents.kernels.off_policy.population import why_not
+from envolve.agents.off_policy.td3_discrete import TD3Discrete
 from envolve.agents.train import train
 from envolve.envs.classic.cartpole import CartPole
 from envolve.envs.classic.pendulum import Pendulum
@@ -67,6 +74,30 @@ def test_tests_are_those_of_the_pytorch_path(case: tuple[str, Task, Task, Learne
     np.testing.assert_allclose(a.test_return, b.test_return, rtol=0.2)
 
 
+def twinless(**own: object) -> Task:
+    return type("Twinless", (CartPole,), {"name": "Twinless-v0", **own})()
+
+
+def test_tests_that_need_the_end_of_a_schedule_have_no_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would explore as at the beginning."""
+    monkeypatch.setattr(ahead, "why_not", lambda name: None)
+    section = LEARNERS["td3_discrete"].section
+    for test_noise in (False, True):
+        hyper = draw(section(test_noise=test_noise), np.arange(2))
+        reasons = [why_not(TD3Discrete, twinless(), hyper, apart) for apart in (False, True)]
+        assert [reason is not None for reason in reasons] == [test_noise] * 2
+        assert why_not(TD3Discrete, CartPole(), hyper) is None
+
+
+def test_whole_numbers_of_a_users_task_are_no_other_type() -> None:
+    """numba would compile everything again, in every process."""
+    assert type(twinless(default_solved_reward=200).solved_reward) is float
+    for name, twin in (("td3", td3.TD3), ("sac", sac.SAC)):
+        section, weights = LEARNERS[name].section(), np.zeros(1_000_000, np.float32)
+        agents = [twin.create(twinless(action_size=1, max_action=bound), section, weights) for bound in (2, 2.0)]
+        assert numba.typeof(agents[0]) == numba.typeof(agents[1]), name
+
+
 def test_only_bandits_need_no_twin() -> None:
-    task = type("Twinless", (CartPole,), {"name": "Twinless-v0"})()
+    task = twinless()
     assert python_steps(task) and not python_steps(task, apart=True) and not python_steps(CartPole())

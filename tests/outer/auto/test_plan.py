@@ -90,6 +90,11 @@ def test_a_plan_fits_into_its_time(of: Facts, minutes: int) -> None:
     assert dict(zip(p.report.learners, p.report.steps))["ppo"] >= 6_144, "one rollout of 2,048 teaches PPO nothing"
 
 
+@pytest.mark.parametrize("learner", ["DDQN_vary", "PPO_vary", "ppo"])
+def test_reward_networks_take_any_learner(learner: str) -> None:
+    assert made(facts(), world="rn", learner=learner).config["agents"]["gtn"]["agent_name"] == learner
+
+
 def test_small_differences_of_speed_leave_the_experts_alone() -> None:
     assert [two_digits(n) for n in (3000, 9_999, 12_491, 12_432, 7)] == [3000, 9_900, 12_000, 12_000, 7]
     a, b = (made(facts(expert_seconds=s)).config["agents"]["ddqn_expert"] for s in (4.00e-3, 4.02e-3))
