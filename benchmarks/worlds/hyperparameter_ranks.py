@@ -13,6 +13,7 @@ The figure is the same correlation over 50 other sets, ten agents each, with 95 
   first      the world that the search began with: random weights, or --begin
   short      no world: agents trained on the task for as many steps as in the world
   again      no world: ten more agents trained on the task for the full steps: the highest that can be expected
+  fit        no agents: least squares by the logarithms of the hyperparameters, of what the 30 sets return on the task
   FILE       a world of --worlds, as it is
 
 All agents are judged by greedy episodes on the task; steps of these are counted, too. CONFIG is one of SEs or bandits;
@@ -58,7 +59,8 @@ SETS, HELD_OUT, AGENTS = 30, 50, 10
 LONGER = 20  # times the steps in the world that agents on the task have
 TESTS = 5  # greedy episodes of one agent
 TRUTH, SEARCH, JUDGE, AGAIN = 300, 301, 302, 303  # counters of member_seeds
-ROWS = ("evolved", "first", "short", "again")
+ROWS = ("evolved", "first", "short", "fit", "again")
+NUMBERS = ("lr", "batch_size", "hidden_size", "hidden_layer")  # that VARY draws
 
 
 class Study:
@@ -117,8 +119,7 @@ class Study:
             content = {
                 **wanted, "returns": values.tolist(), "task_steps": self.task_steps - before,
                 "cpu_seconds": time.process_time() - began,
-                "sets": [{k: v for k, v in vars(s).items() if k in ("lr", "batch_size", "hidden_size", "hidden_layer")}
-                         for s in self.sets],
+                "sets": [{k: getattr(s, k) for k in NUMBERS} for s in self.sets],
             }  # fmt: skip
             write_atomic(str(path), json.dumps(content).encode())
         found = json.loads(read_text(path))
@@ -154,20 +155,30 @@ class Study:
             print(f"generation {number + 1}: centre {row['centre']:.2f}, all {row['mean']:.2f}", flush=True)
         return strategy.centre
 
+    def fitted(self, truth: np.ndarray) -> np.ndarray:
+        """Returns of the held-out sets as the others foretell them, float64 [50]. truth: float64 [80]."""
+        numbers = np.log([[getattr(s, k) for k in NUMBERS] for s in self.sets])
+        inputs = np.column_stack((numbers, np.ones(len(numbers))))
+        weights = np.linalg.lstsq(inputs[:SETS], truth[:SETS], rcond=None)[0]
+        return np.asarray(inputs[SETS:] @ weights)
+
     def row(self, name: str, world: Tensor | None) -> dict[str, Any]:
         """The correlation over the sets that the search has not seen. world: that agents train in; None: in none."""
-        truth, held = self.truth()[SETS:], range(SETS, SETS + HELD_OUT)
+        whole, held = self.truth(), range(SETS, SETS + HELD_OUT)
+        truth = whole[SETS:]
         began, self.task_steps = time.process_time(), 0
         if world is not None:
             seeds = member_seeds(self.seed, RETEST, JUDGE, HELD_OUT * AGENTS).reshape(HELD_OUT, AGENTS)
             found = self.returns(held, "se", self.steps, world.expand(AGENTS, -1), seeds).mean(1)
+        elif name == "fit":
+            found = self.fitted(whole)
         else:
             short = name == "short"
             found = self.on_task(held, self.steps * (1 if short else LONGER), JUDGE if short else AGAIN)
         low, high = interval(spearman, found, truth)
         return {
             "row": name, "spearman": spearman(found, truth), "low": low, "high": high, "returns": found.tolist(),
-            "steps": self.steps * (LONGER if name == "again" else 1), "task_steps": self.task_steps,
+            "steps": self.steps * {"again": LONGER, "fit": 0}.get(name, 1), "task_steps": self.task_steps,
             "cpu_seconds": time.process_time() - began,
         }  # fmt: skip
 
@@ -219,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not worlds:
             first = study.begin(int(member_seeds(study.seed, RETEST, TRUTH, 1)[0]))
             worlds = {"evolved": study.search(args.generations), "first": first}
-        names = [*worlds, "short", "again"]
+        names = [*worlds, "short", "fit", "again"]
         cells.work(args.out, [(name,) for name in names], lambda name: study.row(name, worlds.get(name)), shown)
 
     return cells.finish("hyperparameter_ranks", args, go, lambda: table(args.out))
