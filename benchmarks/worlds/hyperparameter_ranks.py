@@ -13,7 +13,8 @@ The figure is the same correlation over 50 other sets, ten agents each, with 95 
   first      the world that the search began with: random weights, or --begin
   short      no world: agents trained on the task for as many steps as in the world
   again      no world: ten more agents trained on the task for the full steps: the highest that can be expected
-  fit        no agents: least squares by the logarithms of the hyperparameters, of what the 30 sets return on the task
+  fit        no agents: least squares of what the 30 sets return on the task, by the logarithms of their learning rate,
+             batch size and units, and by their layers
   FILE       a world of --worlds, as it is
 
 All agents are judged by greedy episodes on the task; steps of these are counted, too. CONFIG is one of SEs or bandits;
@@ -157,8 +158,8 @@ class Study:
 
     def fitted(self, truth: np.ndarray) -> np.ndarray:
         """Returns of the held-out sets as the others foretell them, float64 [50]. truth: float64 [80]."""
-        numbers = np.log([[getattr(s, k) for k in NUMBERS] for s in self.sets])
-        inputs = np.column_stack((numbers, np.ones(len(numbers))))
+        *numbers, layers = np.array([[getattr(s, k) for k in NUMBERS] for s in self.sets]).T  # layers may be 0
+        inputs = np.column_stack((np.log(numbers).T, layers, np.ones(len(self.sets))))
         weights = np.linalg.lstsq(inputs[:SETS], truth[:SETS], rcond=None)[0]
         return np.asarray(inputs[SETS:] @ weights)
 
