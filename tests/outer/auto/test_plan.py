@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -282,18 +283,22 @@ def test_a_feature_that_default_learners_cannot_see_is_named() -> None:
     assert line.startswith("observation 1, 3: ") and "RescaleObservation" in line
 
 
+@functools.cache  # it takes seconds
+def measured(env_id: str) -> dict[str, Any]:
+    name = f"gymnasium:{env_id}"
+    found: dict[str, Any] = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]
+    return found["measured"]  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("env_id, tiny", [("MountainCar-v0", (1,)), ("CartPole-v1", ()), ("FrozenLake-v1", ())])
 def test_which_features_are_tiny_is_read_from_the_space(env_id: str, tiny: tuple[int, ...]) -> None:
-    name = f"gymnasium:{env_id}"
-    section = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]
-    assert facts_of(name, section["measured"], 1).tiny == tiny
+    assert facts_of(f"gymnasium:{env_id}", measured(env_id), 1).tiny == tiny
 
 
 def test_whether_observations_are_integers_or_codes_is_read_from_the_space() -> None:
     def seen(env_id: str, **other: str) -> Facts:
-        name = f"gymnasium:{env_id}"
-        measured = config_of({**BASE, "env_name": name, "envs": {name: {}}}, (), name).data["envs"][name]["measured"]
-        return facts_of(name, {**measured, "observation": {**measured["observation"], **other}}, 1)
+        of = measured(env_id)
+        return facts_of(f"gymnasium:{env_id}", {**of, "observation": {**of["observation"], **other}}, 1)
 
     assert not seen("CartPole-v1").whole and seen("CartPole-v1", dtype="uint8").whole
     for env_id, combinations in (("FrozenLake-v1", 16), ("Blackjack-v1", 32 * 11 * 2)):
