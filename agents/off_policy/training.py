@@ -195,18 +195,20 @@ class OffPolicy:
     def _move(self, action: Tensor, t: Tensor) -> Tuple[Tensor, Tuple[Tensor, ...]]:
         """Steps the worlds -> state [L, 1, S] and observation [L, 1, F], reward, done, failed, t, over, all [L, 1].
         t: environment steps of the episode before, int64 [L]. All lie on one device."""
-        m, most, noise = self.m, self.task.max_steps, None
-        if self.world.reward_noise:
-            key, before = m.reward.to(t.device), (m.n - m.t)[:, None].to(t.device)  # steps before this episode
-            noise = lambda t: reward_noise(self.world, key, before + t)  # noqa: E731
+        most, noise = self.task.max_steps, self._noise if self.world.reward_noise else None
         state, reward, done, failed, t, over = repeat(
-            self.world, m.state, action, t[:, None], self.s.same_action_num, most, noise
+            self.world, self.m.state, action, t[:, None], self.s.same_action_num, most, noise
         )
         if self.kind != "se" and not self.s.bootstrap_time_limit:
             cut = self.world.truncated(state)
             cut = t >= most if cut is None else cut | (t >= most)
             done = torch.where(cut, torch.ones_like(done), done)
         return state, (self.world.observe(state), reward, done, failed, t, over)
+
+    def _noise(self, t: Tensor) -> Tensor:
+        """Random part of the reward of step t of each episode, [L, 1]."""
+        before = (self.m.n - self.m.t)[:, None]  # environment steps before this episode
+        return reward_noise(self.world, self.m.reward.to(t.device), before.to(t.device) + t)
 
     def _learn_packed(
         self, variant: Tuple[bool, bool], sample: Tensor, obs: Tensor, stored: Tensor, packed: Tensor
