@@ -13,7 +13,7 @@ loses one generation or one cell at most: the same command goes on.
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
 Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
 is RL Zoo's for Pendulum. sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its
-defaults, as RL Zoo's PPO has on MuJoCo's tasks.
+defaults; sb3_ppo_rl_zoo and sb3_a2c_rl_zoo are RL Zoo's for the task (rl_zoo.yaml).
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import cells  # noqa: E402
+from benchmarks.worlds import library_agents  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
+from envolve.envs.worlds.export import WorldEnv, load_world  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
+from envolve.envs.worlds.world import RealTask  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
@@ -71,8 +74,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defau
     "ppo": ("ppo", PPO),
     "ppo_fast": ("ppo", {**PPO, "lr": 1e-3}),
 }
-SB3 = {"sb3_td3": "TD3", "sb3_ddpg": "DDPG", "sb3_sac": "SAC", "sb3_ppo": "PPO", "sb3_a2c": "A2C"}
-SB3 |= {f"{name}_normalised": kind for name, kind in SB3.items()}
+AGENTS = [*SETTINGS, *library_agents.NAMES]
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
 TASK = "task"
@@ -101,10 +103,16 @@ def cell(
     data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
-    flat = torch.zeros(1) if place == TASK else read_world(str(out / f"run-{seed}" / FILES[place])).flat
+    path = None if place == TASK else str(out / f"run-{seed}" / FILES[place])
+    flat = torch.zeros(1) if path is None else read_world(path).flat
     keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
-    if learner in SB3:
-        returns = [of_sb3(out, place, learner, data, seed, int(key), steps, tests) for key in keys]
+    if learner in library_agents.NAMES:
+
+        def make() -> WorldEnv:
+            return WorldEnv(RealTask(task, 1)) if path is None else load_world(path)
+
+        known = data["env_name"]
+        returns = [library_agents.mean_return(learner, make, task, known, int(key), steps, tests) for key in keys]
     else:
         name, values = SETTINGS[learner]
         own = {"train_steps": steps, "train_episodes": steps, "test_episodes": tests, "early_out_min_steps": steps + 1}
@@ -128,39 +136,6 @@ def cell(
     }
 
 
-def of_sb3(
-    out: Path, place: str, learner: str, data: dict[str, Any], seed: int, key: int, steps: int, tests: int
-) -> float:
-    """Mean test return of one agent of Stable-Baselines3 with its defaults, in a world or on the task."""
-    import stable_baselines3
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-
-    from envolve.envs.worlds.export import WorldEnv, load_world
-    from envolve.envs.worlds.world import RealTask
-    from envolve.experiments.paper.common.baselines3 import tested
-
-    torch.set_num_threads(1)
-    section = problem.env_section(data)
-    task = make_task(data["env_name"], section.max_steps)
-    own = WorldEnv(RealTask(task, 1)) if place == TASK else load_world(str(out / f"run-{seed}" / FILES[place]))
-    env = VecNormalize(DummyVecEnv([lambda: own]), norm_reward=False) if learner.endswith("_normalised") else own
-    model = getattr(stable_baselines3, SB3[learner])("MlpPolicy", env, seed=key, device="cpu")
-    rollout = getattr(model, "n_steps", 1)
-    model.learn(steps // rollout * rollout)
-    pupil = Normalised(model, env) if env is not own else model
-    return float(np.mean(tested(pupil, task, key, tests)))
-
-
-class Normalised:
-    """A model of Stable-Baselines3 that sees observations as its normalising environment shows them."""
-
-    def __init__(self, model: Any, env: Any) -> None:
-        self.model, self.env = model, env
-
-    def predict(self, observation: np.ndarray, **options: Any) -> Any:
-        return self.model.predict(self.env.normalize_obs(observation), **options)
-
-
 def test(args: argparse.Namespace) -> None:
     """All cells that are missing, of the worlds that there are. The task alone needs no world."""
     seeds = list(range(args.first, args.seeds))
@@ -172,7 +147,7 @@ def test(args: argparse.Namespace) -> None:
     names = itertools.product(args.test, args.learners or [*SETTINGS], [args.steps], seeds)
 
     def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
-        agents = args.library_agents if learner in SB3 else args.agents
+        agents = args.library_agents if learner in library_agents.NAMES else args.agents
         return cell(args.config, args.out, place, learner, seed, agents, steps, args.tests, args.device)
 
     cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)))
@@ -181,7 +156,7 @@ def test(args: argparse.Namespace) -> None:
 def table(out: Path) -> str:
     """Markdown: a row per learner and number of steps, a column per place."""
     rows = cells.results(out, {"place": str, "learner": str, "seed": int, "steps": int, "returns": list})
-    kinds = sorted({(r["learner"], r["steps"]) for r in rows}, key=lambda k: ([*SETTINGS, *SB3].index(k[0]), k[1]))
+    kinds = sorted({(r["learner"], r["steps"]) for r in rows}, key=lambda k: (AGENTS.index(k[0]), k[1]))
     lines = ["| agents | steps | evolved worlds | distilled worlds | on the task |", "|---|---|---|---|---|"]
     for learner, steps in kinds:
         shown = []
@@ -213,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--generations", type=int)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--test", nargs="+", choices=PLACES, default=[])
-    parser.add_argument("--learners", nargs="+", choices=[*SETTINGS, *SB3])
+    parser.add_argument("--learners", nargs="+", choices=AGENTS)
     parser.add_argument("--agents", type=int, default=2, help="of each of this project's learners in each world")
     parser.add_argument("--library-agents", type=int, default=1, help="the same of Stable-Baselines3's")
     parser.add_argument("--steps", type=int, default=10_000)

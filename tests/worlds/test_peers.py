@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
 
 import envolve.worlds
 from benchmarks.common import harness
 from benchmarks.common.settings import SETTINGS
-from benchmarks.worlds import continuous_control, zoo
+from benchmarks.worlds import continuous_control, library_agents, zoo
+from envolve.envs.task import make_task
+from envolve.envs.worlds.export import WorldEnv
+from envolve.envs.worlds.world import RealTask
+from envolve.outer.checkpoint import RunError
 
 CONFIG = "default_config_pendulum_contextual_bandit.yaml"
 
@@ -58,6 +64,35 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str], wor
 def test_agents_without_worlds_are_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert continuous_control.main([CONFIG, "--out", str(tmp_path), "--test", "evolved"]) == 1
     assert "found no run-N/model.pt of the seeds 0 to 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("learner", ["ppo", "a2c"])
+def test_rl_zoo_s_settings_are_keywords_of_the_learner(learner: str) -> None:
+    algorithm = getattr(stable_baselines3, library_agents.KINDS[learner])
+    known = set(inspect.signature(algorithm.__init__).parameters)
+    inside = set(inspect.signature(algorithm.policy_aliases["MlpPolicy"].__init__).parameters)
+    for task in ("Pendulum-v1", "MountainCarContinuous-v0", "Swimmer-v5", "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"):
+        settings = library_agents.rl_zoo(task, learner)
+        policy = settings.pop("policy", {})
+        assert set(settings) - {"envs", "normalize"} <= known and set(policy) <= inside
+    with pytest.raises(RunError, match=f"found no {learner} for Ant-v5, expected one of Pendulum, "):
+        library_agents.rl_zoo("Ant-v5", learner)
+
+
+@pytest.mark.parametrize("name", ["sb3_a2c_rl_zoo", "sb3_ppo_normalised", "sb3_td3"])
+def test_an_agent_of_the_library_learns_and_is_tested_in_the_task_s_units(name: str) -> None:
+    task = make_task("MountainCarContinuous-v0", 20)
+
+    def make() -> WorldEnv:
+        return WorldEnv(RealTask(task, 1))
+
+    mean = library_agents.mean_return(name, make, task, "MountainCarContinuous-v0", 3, 400, 2)
+    assert -2.0 <= mean <= 0.0  # 0.1 per step at most, and no agent arrives within 20 steps
+
+
+def test_a_rate_that_falls_to_zero() -> None:
+    rate = library_agents.linear(7e-4)
+    assert rate(1.0) == 7e-4 and rate(0.5) == 3.5e-4 and rate(0.0) == 0.0
 
 
 def test_a_case_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
