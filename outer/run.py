@@ -67,6 +67,7 @@ UNSAID = (
     ("imitate", ""),
     ("fit_steps", 0),
     ("action_noise", 0.0),
+    ("unit_power", 1.0),
     ("stored_contexts", 0),
 )
 

@@ -135,6 +135,9 @@ class ARSSection:
     action_noise: float = option(
         0.0, "standard deviation of noise on the actions of the search, in units of the largest action", ge=0, le=10
     )
+    unit_power: float = option(
+        1.0, "an observation is divided by this power of its standard deviation; 0: all by the same number", ge=0, le=1
+    )
     alive_bonus: float = option(0.0, "subtracted from every reward of the search, of tasks that pay for being alive")
     test_episodes: int = option(10, "episodes of the test that chooses the best expert", ge=1, le=10**6)
 

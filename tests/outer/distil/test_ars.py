@@ -86,6 +86,19 @@ def test_it_may_begin_with_a_policy_whose_units_stay() -> None:
     assert not torch.equal(search.weights, begin.weights)
 
 
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_units_are_powers_of_the_deviations_and_keep_the_first_policy(power: float) -> None:
+    section = ARSSection(train_steps=1, directions=5, top=3, step_size=0.1, noise_std=0.2, unit_power=power)
+    begin = Linear(torch.tensor([[0.3, 0.1]]), torch.tensor([1.0, 2.0]), torch.tensor([0.5, 4.0]), 100)
+    search = ARS(Plane(), section, 3, begin)
+    torch.testing.assert_close(search.unit[1] / search.unit[0], torch.tensor(8.0**power))
+    torch.testing.assert_close((begin.std / search.unit).square().mean(), torch.tensor(1.0))
+    x = torch.tensor([[1.0, 2.0], [2.0, 6.0]])
+    torch.testing.assert_close(search.policy()(x), torch.tensor([[0.0], [0.7]]))
+    if power == 1.0:
+        assert torch.equal(search.unit, search.std) and torch.equal(search.weights, begin.weights)
+
+
 def test_noise_on_actions_is_the_same_for_all_policies_of_an_iteration_and_not_in_tests() -> None:
     def returns(noise: float, number: int) -> list[float]:
         search = ARS(CAR_TASK, dataclasses.replace(CAR, action_noise=noise), 1)
