@@ -83,7 +83,13 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
         "worlds.equal_price",
         "on_ray",
     }
-    own_tables |= {"worlds.continuous_control", "worlds.bandit_generation", "worlds.bugs", "rewards.study"}
+    own_tables |= {
+        "worlds.continuous_control",
+        "worlds.continuous_figure",
+        "worlds.bandit_generation",
+        "worlds.bugs",
+        "rewards.study",
+    }
     own_tables |= {"simulators.mjlab_learning", "simulators.mjlab_candidates", "first_generation"}
     own_tables |= {"worlds.hyperparameter_ranks", "worlds.goal_starts"}
     assert scripts - {"run", "floors", "common.harness"} - own_tables == modules

@@ -13,7 +13,7 @@ import torch
 import envolve.worlds
 from benchmarks.common import harness
 from benchmarks.common.settings import SETTINGS
-from benchmarks.worlds import continuous_control, library_agents, zoo
+from benchmarks.worlds import continuous_control, continuous_figure, library_agents, zoo
 from envolve.envs.task import make_task
 from envolve.envs.worlds.export import WorldEnv
 from envolve.envs.worlds.world import RealTask
@@ -88,6 +88,28 @@ def test_an_agent_of_the_library_learns_and_is_tested_in_the_task_s_units(name: 
 
     mean = library_agents.mean_return(name, make, task, "MountainCarContinuous-v0", 3, 400, 2)
     assert -2.0 <= mean <= 0.0  # 0.1 per step at most, and no agent arrives within 20 steps
+
+
+def test_the_figure_of_continuous_control_is_drawn_from_committed_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "figure.png"
+    assert continuous_figure.main(["--out", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert continuous_figure.main(["--table"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"**{task}**" in printed for task in continuous_figure.TASKS.values())
+
+
+def test_means_of_cells() -> None:
+    row = {"place": "task", "learner": "td3", "steps": 10, "returns": [1.0, 3.0], "seed": 0}
+    more = {**row, "returns": [5.0], "seed": 1}
+    ((steps, mean, low, high),) = continuous_figure.on_task([row, more, {**row, "learner": "sac"}], "td3")
+    assert (steps, mean) == (10, 3.0) and low < 3.0 < high
+    worlds = [{**row, "place": "distilled"}, {**more, "place": "distilled"}]
+    assert continuous_figure.in_worlds(worlds, "td3", "distilled")[:2] == (10, 3.5), "worlds count alike"
+    assert continuous_figure.in_worlds(worlds, "td3", "evolved") is None
+    assert continuous_figure.of_means([2.0]) == (2.0, 2.0, 2.0)
 
 
 def test_a_rate_that_falls_to_zero() -> None:

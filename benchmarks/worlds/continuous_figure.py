@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Draws what learners reach on tasks of continuous control by the number of steps, and in worlds for these tasks.
+
+    python3 benchmarks/worlds/continuous_figure.py                 docs/continuous_control.png
+    python3 benchmarks/worlds/continuous_figure.py --table         the same numbers in Markdown
+
+Data are the cells that continuous_control.py wrote into results/continuous_control/<task>/ (committed). Nothing is
+computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import cells  # noqa: E402
+from benchmarks.worlds import continuous_control  # noqa: E402
+from envolve.core.statistics import interval  # noqa: E402
+from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.experiments.paper.common.drawing import panels  # noqa: E402
+from envolve.outer.checkpoint import RunError  # noqa: E402
+from envolve.outer.reporting.style import COLOURS  # noqa: E402
+
+DATA = ROOT / "results" / "continuous_control"
+TASKS = {
+    "pendulum": "Pendulum-v0",
+    "mountain_car_continuous": "MountainCarContinuous-v0",
+    "swimmer": "Swimmer-v5",
+    "hopper": "Hopper-v5",
+    "half_cheetah": "HalfCheetah-v5",
+    "walker2d": "Walker2d-v5",
+}
+DRAWN = {"ppo": "PPO", "td3": "TD3", "sac": "SAC", "ddpg": "DDPG"}
+COUNTED = {"place": str, "learner": str, "seed": int, "steps": int, "returns": list}
+
+
+def on_task(rows: list[cells.Row], learner: str) -> list[tuple[int, float, float, float]]:
+    """(steps, mean over agents, low, high) of agents on the task, by steps."""
+    own = [r for r in rows if (r["place"], r["learner"]) == (continuous_control.TASK, learner)]
+    agents: dict[int, list[float]] = {}
+    for row in own:
+        agents.setdefault(row["steps"], []).extend(row["returns"])
+    return [(steps, *of_means(agents[steps])) for steps in sorted(agents)]
+
+
+def in_worlds(rows: list[cells.Row], learner: str, place: str) -> tuple[int, float, float, float] | None:
+    """(steps, mean over worlds, low, high) of the agents' means in each world; None: none was trained there."""
+    own = [r for r in rows if (r["place"], r["learner"]) == (place, learner)]
+    if not own:
+        return None
+    return (max(r["steps"] for r in own), *of_means([float(np.mean(r["returns"])) for r in own]))
+
+
+def of_means(values: list[float]) -> tuple[float, float, float]:
+    """Mean and the ends of its 95 % interval, which are the mean itself of fewer than two values or of equal ones."""
+    mean = float(np.mean(values))
+    low, high = interval(values) if len(values) > 1 else (np.nan, np.nan)
+    return (mean, mean, mean) if np.isnan(low) else (mean, low, high)
+
+
+def picture(data: dict[str, list[cells.Row]]) -> bytes:
+    """A PNG with a panel for each task: lines on the task, diamonds in its worlds."""
+    figure, axes = panels(11, 6, 2, 3)
+    for ax, (name, task) in zip(axes, TASKS.items()):
+        rows = data[name]
+        place = "evolved" if name == "pendulum" else "distilled"
+        for i, (learner, words) in enumerate(DRAWN.items()):
+            color = COLOURS[i]
+            curve = on_task(rows, learner)
+            if curve:
+                steps, mean, low, high = (np.array(x) for x in zip(*curve))
+                ax.plot(steps, mean, "o-", color=color, markersize=3.5, linewidth=1.4, label=words)
+                ax.fill_between(steps, low, high, color=color, alpha=0.12, linewidth=0)
+            world = in_worlds(rows, learner, place)
+            if world:
+                steps, mean, low, high = world
+                where = steps * 0.55 * 1.12**i  # beside each other, left of 10,000
+                ax.errorbar([where], [mean], [[mean - low], [high - mean]], fmt="D", color=color, markersize=7,
+                            markeredgecolor="black", markeredgewidth=0.8, capsize=3, linewidth=1)  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_title(task, fontsize=10)
+        ax.set_xlabel("training steps", fontsize=9)
+    axes[0].set_ylabel("return on the task", fontsize=9)
+    axes[3].set_ylabel("return on the task", fontsize=9)
+    axes[5].legend(fontsize=8, loc="upper left")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def table(data: dict[str, list[cells.Row]]) -> str:
+    """Every cell in Markdown, task by task."""
+    return "\n\n".join(f"**{TASKS[name]}**\n\n{continuous_control.table(DATA / name)}" for name in data)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "continuous_control.png", help="the picture")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+    args = parser.parse_args(argv)
+    try:
+        data = {name: cells.results(DATA / name, COUNTED) for name in TASKS}
+        if args.table:
+            print(table(data))
+        else:
+            write_atomic(str(args.out), picture(data))
+            print(args.out)
+    except (RunError, OSError) as e:
+        print(f"continuous_figure.py: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
