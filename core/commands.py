@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Any, Callable, FrozenSet, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NoReturn, Optional, Sequence, Tuple
 
 from envolve.core.command_table import COMMANDS, GROUPS, PAPER, Command
 from envolve.core.registry import nearest
@@ -152,9 +152,28 @@ def flags_of(command: Command) -> FrozenSet[str]:
     return frozenset(flag for line in lines for flag in re.findall(r"--[\w-]+", line.split("  ")[0]))
 
 
+def kinds_of(command: Command) -> Dict[str, str]:
+    """What its flags take, by its help: N, a whole number; X, a number; {a,b}, one of these words. Other flags are not
+    there."""
+    lines = re.findall(r"^  (--[\w-]+(?:, --[\w-]+)*) (N|X|\{\S+\})(?:  |$)", help_text(command, True), re.MULTILINE)
+    return {flag: kind for flags, kind in lines for flag in flags.split(", ")}
+
+
+def expected_of(kind: str, value: str) -> str:
+    """What a flag of this kind expects in place of the value; empty if it may be that."""
+    if kind.startswith("{"):
+        words = kind[1:-1].split(",")
+        return "" if value in words else f"one of {', '.join(words)}; nearest: {nearest(value, words, cutoff=0.0)}"
+    try:
+        (int if kind == "N" else float)(value)
+    except ValueError:
+        return "a whole number" if kind == "N" else "a number"
+    return ""
+
+
 def answer(prog: str, argv: Sequence[str]) -> None:
-    """Before anything slow is imported: prints help, or names a wrong flag, and ends the process. prog: a script's
-    name, or "envolve run"."""
+    """Before anything slow is imported: prints help, or names a wrong flag or value, and ends the process. prog: a
+    script's name, or "envolve run"."""
     command = _SCRIPTS.get(prog) or COMMANDS.get(prog.partition(" ")[2])
     if command is not None:
         _answer_help(command, argv)
@@ -163,7 +182,7 @@ def answer(prog: str, argv: Sequence[str]) -> None:
 
 def modern(script: str, argv: Optional[Sequence[str]]) -> List[str]:
     """The arguments in today's words; a note on stderr for every old one. None: those of the process. Prints help, or
-    names a wrong flag, and ends the process then."""
+    names a wrong flag or value, and ends the process then."""
     command = _SCRIPTS[script]
     words = list(sys.argv[1:] if argv is None else argv)
     _answer_help(command, words)
@@ -198,7 +217,7 @@ def _own(argv: Sequence[str]) -> List[str]:
 
 def _modern(command: Command, argv: Sequence[str], say: bool) -> List[str]:
     prog = called(command.script)
-    own, known, said = _own(argv), flags_of(command), set()
+    own, known, kinds, said = _own(argv), flags_of(command), kinds_of(command), set()
     out: List[str] = []
     for i, word in enumerate(own):
         if not word.startswith("--"):
@@ -221,6 +240,11 @@ def _modern(command: Command, argv: Sequence[str], say: bool) -> List[str]:
         alone = not equals and (i + 1 == len(own) or own[i + 1].startswith("--"))
         if say and flag == "--video" and command.no_value and alone:
             print(f"note: --video now takes a FILE; without one the film is {command.no_value}", file=sys.stderr)
+        if flag in kinds:
+            given = value if equals else "" if alone else own[i + 1]
+            expected = expected_of(kinds[flag], given)
+            if expected:
+                wrong(prog, f"{typed_flag}: found {repr(given) if given else 'nothing'}, expected {expected}")
         out.append(flag + equals + value)
     return out + list(argv)[len(own) :]
 

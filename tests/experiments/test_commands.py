@@ -192,6 +192,31 @@ def test_a_wrong_flag(script: str, flag: str, nearest: str, capsys: pytest.Captu
     assert err.startswith(f"{script}: found {flag.split('=')[0]}, ") and err.endswith(f"nearest: {nearest}\n")
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--minutes", "abc"], "--minutes: found 'abc', expected a number"),
+        (["--minutes"], "--minutes: found nothing, expected a number"),
+        (["--agents=2.5"], "--agents: found '2.5', expected a whole number"),
+        (["--agents", "--quick"], "--agents: found nothing, expected a whole number"),
+    ],
+)
+def test_a_wrong_value(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, modern, "evolve.py", ["gymnasium:CartPole-v1", *words]).rstrip().endswith(said)
+
+
+def test_a_wrong_word_of_few(capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands.kinds_of(COMMANDS["goal"])["--her-goals"] == "{future,final}"
+    said = refused(capsys, modern, COMMANDS["goal"].script, ["--her-goals", "finl"])
+    assert said.rstrip().endswith("--her-goals: found 'finl', expected one of future, final; nearest: final")
+
+
+def test_values_that_numbers_may_have() -> None:
+    words = ["--minutes", "1e1", "--agents", "-3", "--seed", "1_000"]  # what is too small, the command says
+    assert modern("evolve.py", words) == words
+    assert commands.expected_of("X", "inf") == commands.expected_of("N", " 7 ") == ""
+
+
 def test_a_wrong_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.pt").write_text("")
     main = importlib.import_module("envolve.experiments.controls").main

@@ -172,12 +172,12 @@ STUDY = ROOT / "configs" / "spaces" / "cartpole_syn_env.yaml"
     "arguments, words",
     [
         ([str(CONFIG), "--sed", "3"], "found --sed, expected a flag that --help-all lists; nearest: --seed"),
-        ([str(CONFIG), "--seed", "x"], "argument --seed: invalid int value: 'x'"),
-        ([str(CONFIG), "--seed"], "argument --seed: expected one argument"),
+        ([str(CONFIG), "--seed", "x"], "--seed: found 'x', expected a whole number"),
+        ([str(CONFIG), "--seed"], "--seed: found nothing, expected a whole number"),
         ([str(CONFIG), "--set", "agents.gtn.max_iteration=3"], "did you mean agents.gtn.max_iterations"),
         ([str(CONFIG), "--set", "agents.gtn.num_workers=-3", "seed=-1"], "(and 1 more)"),
         ([str(STUDY), "--storag", "x"], "found --storag, expected a flag"),
-        ([str(STUDY), "--masters", "x"], "invalid"),
+        ([str(STUDY), "--masters", "x"], "--masters: found 'x', expected a whole number"),
         ([str(STUDY), "--set", "stop.trial=3"], "did you mean stop.trials"),
     ],
 )
