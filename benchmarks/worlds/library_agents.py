@@ -43,12 +43,12 @@ def linear(start: float) -> Callable[[float], float]:
 
 
 def mean_return(
-    name: str, make: Callable[[], gymnasium.Env[Any, Any]], task: Task, id: str, seed: int, steps: int, tests: int
+    name: str, make: Callable[[], gymnasium.Env[Any, Any]], task: Task, task_id: str, seed: int, steps: int, tests: int
 ) -> float:
     """Trains one agent -> its mean greedy return on the task.
 
-    name: of NAMES. make: an environment to train in. id: the task's. steps: it trains for as many whole rollouts as fit
-    into them. tests: episodes on the task.
+    name: of NAMES. make: an environment to train in. task_id: e.g. "Hopper-v5". steps: it trains for as many whole
+    rollouts as fit into them. tests: episodes on the task.
     """
     import stable_baselines3
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -57,7 +57,7 @@ def mean_return(
 
     torch.set_num_threads(1)
     learner = name.removeprefix("sb3_").removesuffix(NORMALISED).removesuffix(RL_ZOO)
-    settings = rl_zoo(id, learner) if name.endswith(RL_ZOO) else {}
+    settings = rl_zoo(task_id, learner) if name.endswith(RL_ZOO) else {}
     normalise = settings.pop("normalize", False) or name.endswith(NORMALISED)
     envs = DummyVecEnv([make] * settings.pop("envs", 1))
     reward = {"gamma": settings.get("gamma", 0.99)} if name.endswith(RL_ZOO) else {"norm_reward": False}
