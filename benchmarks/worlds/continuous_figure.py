@@ -50,9 +50,10 @@ def on_task(rows: list[cells.Row], learner: str) -> list[tuple[int, float, float
     return [(steps, *of_means(agents[steps])) for steps in sorted(agents)]
 
 
-def in_worlds(rows: list[cells.Row], learner: str, place: str) -> tuple[int, float, float, float] | None:
-    """(steps, mean over worlds, low, high) of the agents' means in each world; None: none was trained there."""
-    own = [r for r in rows if (r["place"], r["learner"]) == (place, learner)]
+def in_worlds(rows: list[cells.Row], learner: str) -> tuple[int, float, float, float] | None:
+    """(steps, mean over worlds, low, high) of the agents' means in each distilled world; None: none was trained
+    there."""
+    own = [r for r in rows if (r["place"], r["learner"]) == ("distilled", learner)]
     if not own:
         return None
     return (max(r["steps"] for r in own), *of_means([float(np.mean(r["returns"])) for r in own]))
@@ -70,7 +71,6 @@ def picture(data: dict[str, list[cells.Row]]) -> bytes:
     figure, axes = panels(11, 6, 2, 3)
     for ax, (name, task) in zip(axes, TASKS.items()):
         rows = data[name]
-        place = "evolved" if name == "pendulum" else "distilled"
         for i, (learner, words) in enumerate(DRAWN.items()):
             color = COLOURS[i]
             curve = on_task(rows, learner)
@@ -78,7 +78,7 @@ def picture(data: dict[str, list[cells.Row]]) -> bytes:
                 steps, mean, low, high = (np.array(x) for x in zip(*curve))
                 ax.plot(steps, mean, "o-", color=color, markersize=3.5, linewidth=1.4, label=words)
                 ax.fill_between(steps, low, high, color=color, alpha=0.12, linewidth=0)
-            world = in_worlds(rows, learner, place)
+            world = in_worlds(rows, learner)
             if world:
                 steps, mean, low, high = world
                 where = steps * 0.55 * 1.12**i  # beside each other, left of 10,000

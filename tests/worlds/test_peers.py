@@ -107,8 +107,8 @@ def test_means_of_cells() -> None:
     ((steps, mean, low, high),) = continuous_figure.on_task([row, more, {**row, "learner": "sac"}], "td3")
     assert (steps, mean) == (10, 3.0) and low < 3.0 < high
     worlds = [{**row, "place": "distilled"}, {**more, "place": "distilled"}]
-    assert continuous_figure.in_worlds(worlds, "td3", "distilled")[:2] == (10, 3.5), "worlds count alike"
-    assert continuous_figure.in_worlds(worlds, "td3", "evolved") is None
+    assert continuous_figure.in_worlds(worlds, "td3")[:2] == (10, 3.5), "worlds count alike"
+    assert continuous_figure.in_worlds([{**row, "place": "evolved"}], "td3") is None
     assert continuous_figure.of_means([2.0]) == (2.0, 2.0, 2.0)
 
 
