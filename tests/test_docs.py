@@ -178,7 +178,7 @@ def test_commands_exist(page: Path) -> None:
 
 
 def test_every_picture_is_made_again_by_make_film() -> None:
-    """From random seeds alone, so that no data have to be kept for it; no page shows a picture from elsewhere."""
+    """From random seeds or committed data alone; no page shows a picture from elsewhere."""
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile[makefile.index("\nfilm:") :].split("\n\n")[0]
     kinds = (".png", ".gif", ".jpg", ".svg", ".webp")
