@@ -19,6 +19,7 @@ class Command(NamedTuple):
     hidden: Tuple[str, ...] = ()  # flags that only other programs use
     kept: Dict[str, str] = {}  # deprecated flags that still work -> what is said of them
     no_value: str = ""  # where a film goes if --video stands alone, as it once could
+    all_at_once: bool = False  # it names all of its wrong values itself, in one message
 
     @property
     def words(self) -> List[str]:
@@ -83,7 +84,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
                 "--env-name": "--task", "--env": "--task", "--total-env-steps": "--num-timesteps",
                 "--logsumexp-penalty-coeff": "--logsumexp-penalty",
             },
-            kept=_NAME, no_value="video.mp4 in the run's folder",
+            kept=_NAME, no_value="video.mp4 in the run's folder", all_at_once=True,
         ),
         Command(
             "evolve-goals", "experiments.evolve_goals", "evolve_goals.py", "evolve starts and goals to train with",
@@ -91,7 +92,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
                 "--env-name": "--task", "--env": "--task", "--total-env-steps": "--num-timesteps",
                 "--logsumexp-penalty-coeff": "--logsumexp-penalty",
             },
-            kept=_NAME,
+            kept=_NAME, all_at_once=True,
         ),
         Command(
             "distributed", "experiments.train_distributed", "train_distributed.py",

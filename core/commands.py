@@ -154,7 +154,9 @@ def flags_of(command: Command) -> FrozenSet[str]:
 
 def kinds_of(command: Command) -> Dict[str, str]:
     """What its flags take, by its help: N, a whole number; X, a number; {a,b}, one of these words. Other flags are not
-    there."""
+    there, nor those of a command that checks them itself."""
+    if command.all_at_once:
+        return {}
     lines = re.findall(r"^  (--[\w-]+(?:, --[\w-]+)*) (N|X|\{\S+\})(?:  |$)", help_text(command, True), re.MULTILINE)
     return {flag: kind for flags, kind in lines for flag in flags.split(", ")}
 

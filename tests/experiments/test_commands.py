@@ -206,9 +206,15 @@ def test_a_wrong_value(words: list[str], said: str, capsys: pytest.CaptureFixtur
 
 
 def test_a_wrong_word_of_few(capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.kinds_of(COMMANDS["goal"])["--her-goals"] == "{future,final}"
-    said = refused(capsys, modern, COMMANDS["goal"].script, ["--her-goals", "finl"])
-    assert said.rstrip().endswith("--her-goals: found 'finl', expected one of future, final; nearest: final")
+    command = COMMANDS["write"]
+    assert commands.kinds_of(command)["--learner"] == "{ppo,sac,td3}"
+    said = refused(capsys, modern, command.script, ["--learner", "ppox"])
+    assert said.rstrip().endswith("--learner: found 'ppox', expected one of ppo, sac, td3; nearest: ppo")
+
+
+def test_a_command_that_names_all_wrong_values_at_once_is_left_to_it() -> None:
+    assert not commands.kinds_of(COMMANDS["goal"]) and not commands.kinds_of(COMMANDS["evolve-goals"])
+    assert modern(COMMANDS["goal"].script, ["--h-dim", "3.5"]) == ["--h-dim", "3.5"]
 
 
 def test_values_that_numbers_may_have() -> None:
