@@ -80,6 +80,7 @@ FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
 TASK = "task"
 PLACES = (*FILES, TASK)
 AGENT_SEEDS = 20_000
+READ = {"place": str, "learner": str, "seed": int, "steps": int, "returns": list}  # of a cell, by tables and figures
 
 
 def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations: int | None) -> None:
@@ -104,7 +105,6 @@ def cell(
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
     path = None if place == TASK else str(out / f"run-{seed}" / FILES[place])
-    flat = torch.zeros(1) if path is None else read_world(path).flat
     keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in library_agents.NAMES:
 
@@ -122,7 +122,7 @@ def cell(
             own["init_episodes"] = FIRST if place != TASK else max(1, FIRST // task.max_steps)
         hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
-        kind = "real" if place == TASK else "se"
+        kind, flat = ("real", torch.zeros(1)) if path is None else ("se", read_world(path).flat)
         worlds = flat.repeat(agents, 1)
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
@@ -155,7 +155,7 @@ def test(args: argparse.Namespace) -> None:
 
 def table(out: Path) -> str:
     """Markdown: a row per learner and number of steps, a column per place."""
-    rows = cells.results(out, {"place": str, "learner": str, "seed": int, "steps": int, "returns": list})
+    rows = cells.results(out, READ)
     kinds = sorted({(r["learner"], r["steps"]) for r in rows}, key=lambda k: (AGENTS.index(k[0]), k[1]))
     lines = ["| agents | steps | evolved worlds | distilled worlds | on the task |", "|---|---|---|---|---|"]
     for learner, steps in kinds:

@@ -38,7 +38,6 @@ TASKS = {
     "walker2d": "Walker2d-v5",
 }
 DRAWN = {"ppo": "PPO", "td3": "TD3", "sac": "SAC", "ddpg": "DDPG"}
-COUNTED = {"place": str, "learner": str, "seed": int, "steps": int, "returns": list}
 
 
 def on_task(rows: list[cells.Row], learner: str) -> list[tuple[int, float, float, float]]:
@@ -106,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
     args = parser.parse_args(argv)
     try:
-        data = {name: cells.results(DATA / name, COUNTED) for name in TASKS}
+        data = {name: cells.results(DATA / name, continuous_control.READ) for name in TASKS}
         if args.table:
             print(table(data))
         else:
