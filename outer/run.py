@@ -68,6 +68,7 @@ UNSAID = (
     ("fit_steps", 0),
     ("action_noise", 0.0),
     ("unit_power", 1.0),
+    ("linear_policy", False),
     ("stored_contexts", 0),
 )
 

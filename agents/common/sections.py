@@ -142,6 +142,7 @@ class SACSection(LearnerSection):
     hidden_size: int = option(256, "hidden units", ge=1, le=16384)
     hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
     # here
+    linear_policy: bool = option(False, "the actor has no activations: its mean and log std are linear in the state")
     updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1, le=10**4)
 
 

@@ -47,7 +47,7 @@ class SAC(Algorithm):
     def nets_of(cls, task: Task, section: Any, hidden: int, layers: int) -> Nets:
         F, A, act = task.observation_size, task.action_size, section.activation_fn
         critic = MLPShape(F + A, 1, hidden, layers, act)
-        return MLPShape(F, 2 * A, hidden, layers, act), critic, critic
+        return MLPShape(F, 2 * A, hidden, layers, "identity" if section.linear_policy else act), critic, critic
 
     def initial_rows(self, hyper: Hyper, params: Tensor) -> SACRows:
         log_alpha = column(hyper, "alpha", params.device).log().float()[:, None]

@@ -96,6 +96,7 @@ TWINS = {
     "real, replay wraps, frame skip": dict(rb_size=50, same_action_num=2),
     "real, temperature fixed": dict(automatic_entropy_tuning=False, log_std_max=-0.1, log_std_min=-0.2),
     "real, time limit": dict(bootstrap_time_limit=False),
+    "real, linear policy": dict(linear_policy=True, hidden_layer=2, activation_fn="prelu"),
     "se": dict(kind="se"),
     "bandit": BANDIT,
     "rn, tested": dict(kind="rn", env={"reward_env_type": 2}, test_each=True),
@@ -264,12 +265,31 @@ def batch_of(agent, B=65, seed=0):
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradients_against_float64(activation, layers):
+    check_gradients(activation_fn=activation, hidden_layer=layers)
+
+
+@pytest.mark.parametrize("activation", ["relu", "prelu"])
+def test_gradients_of_a_linear_policy_against_float64(activation):
+    check_gradients(activation_fn=activation, hidden_layer=2, linear_policy=True)
+
+
+def test_a_linear_policy_is_linear_and_its_critics_are_not():
+    """f(x) + f(y) = f(x + y) + f(0)."""
+    agent = Setup(linear_policy=True, hidden_layer=2, activation_fn="relu").learner()[0].algorithm
+    x, y, action = torch.randn(3, len(agent.rows.params), 4, 9).unbind()
+    actor, critics = agent.actor(agent.rows.params), agent.critics(agent.rows.params)
+    mean = agent.gaussian(actor, x)[0] + agent.gaussian(actor, y)[0]
+    torch.testing.assert_close(mean, agent.gaussian(actor, x + y)[0] + agent.gaussian(actor, 0 * x)[0])
+    q, action = agent.q(critics, x, action[:, :2])[0] + agent.q(critics, y, 0 * action[:, :2])[0], action[:, :2]
+    assert (q - agent.q(critics, x + y, action)[0] - agent.q(critics, 0 * x, 0 * action)[0]).abs().max() > 1e-3
+
+
+def check_gradients(**options):
     alphas = [0.2, 1.0, 0.01]
     setup = Setup(
         P=3,
-        hidden_layer=layers,
-        activation_fn=activation,
         hidden_size=33,
+        **options,
         values={"alpha": alphas, "gamma": [0.9, 0.99, 1.0]},
     )
     agent = setup.learner()[0].algorithm
