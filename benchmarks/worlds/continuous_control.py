@@ -138,13 +138,14 @@ def cell(
 
 def test(args: argparse.Namespace) -> None:
     """All cells that are missing, of the worlds that there are. The task alone needs no world."""
-    seeds = list(range(args.first, args.seeds))
-    if set(args.test) != {TASK}:
-        seeds = [s for s in seeds if (args.out / f"run-{s}" / "model.pt").exists()]
-    if not seeds:
-        seen = f"{args.out}: found no run-N/model.pt of the seeds {args.first} to {args.seeds - 1}"
-        raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
-    names = itertools.product(args.test, args.learners or [*SETTINGS], [args.steps], seeds)
+    names = []
+    for place in args.test:
+        seeds = range(args.first, args.seeds)
+        found = [s for s in seeds if place == TASK or (args.out / f"run-{s}" / FILES[place]).exists()]
+        if not found:
+            seen = f"{args.out}: found no run-N/{FILES[place]} of the seeds {args.first} to {args.seeds - 1}"
+            raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
+        names += itertools.product([place], args.learners or [*SETTINGS], [args.steps], found)
 
     def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
         agents = args.library_agents if learner in library_agents.NAMES else args.agents
