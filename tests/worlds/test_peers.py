@@ -11,11 +11,12 @@ import stable_baselines3
 import torch
 
 import envolve.worlds
-from benchmarks.common import harness
+from benchmarks.common import cells, harness
 from benchmarks.common.settings import SETTINGS
 from benchmarks.worlds import continuous_control, continuous_figure, library_agents, zoo
 from envolve.envs.task import make_task
 from envolve.envs.worlds.export import WorldEnv
+from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.checkpoint import RunError
 
@@ -98,7 +99,21 @@ def test_the_figure_of_continuous_control_is_drawn_from_committed_cells(
     assert path.read_bytes().startswith(b"\x89PNG")
     assert continuous_figure.main(["--table"]) == 0
     printed = capsys.readouterr().out
-    assert all(f"**{task}**" in printed for task in continuous_figure.TASKS.values())
+    names = {**continuous_figure.TASKS, **continuous_figure.MORE}
+    assert set(names) == {path.name for path in continuous_figure.DATA.iterdir()}
+    assert all(f"**{name}**" in printed for name in names.values())
+
+
+WORLDS = sorted(continuous_figure.DATA.glob("*/run-*/distilled.pt"))
+
+
+@pytest.mark.parametrize("path", WORLDS, ids=lambda path: f"{path.parts[-3]}-{path.parts[-2]}")
+def test_a_committed_world_is_the_one_that_its_cells_name(path: Path) -> None:
+    world, task = read_world(str(path)), path.parts[-3]
+    assert world.env_name == continuous_figure.TASKS[task]
+    assert world.config["seed"] == int(path.parts[-2].partition("-")[2])
+    seeds = {row["seed"] for row in cells.results(path.parents[1], continuous_control.READ) if row["place"] != "task"}
+    assert seeds <= set(range(len(list(path.parents[1].glob("run-*")))))
 
 
 def test_means_of_cells() -> None:
