@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from envolve.agents.common.population import embedding, stack
+from envolve.envs.nets import networks
 from envolve.envs.nets.networks import ACTIVATIONS, MLPShape, forward, init_flat
 
 MODULES = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
@@ -76,6 +80,21 @@ def test_a_member_that_is_nan_harms_no_other():
     flats[1, 0] = float("nan")
     result = forward(shape, flats, x, torch.full((3,), 5))
     assert torch.equal(result[[0, 2]], sound[[0, 2]]) and result[1].isnan().any()
+
+
+@pytest.mark.parametrize("vendor, set_to", [("AuthenticAMD", "AUTO"), ("GenuineIntel", None)])
+def test_mkl_is_told_to_be_reproducible_where_it_is_not(
+    vendor: str, set_to: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    monkeypatch.setattr(networks, "CPU_INFO", str(tmp_path / "cpuinfo"))
+    monkeypatch.setenv("MKL_CBWR", "")  # so that what was set is put back
+    monkeypatch.delenv("MKL_CBWR")
+    networks.same_bits_at_any_address()
+    assert os.environ.get("MKL_CBWR") == set_to
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    networks.same_bits_at_any_address()
+    assert os.environ["MKL_CBWR"] == "COMPATIBLE", "the user's own counts"
 
 
 @pytest.mark.parametrize("activation", ["prelu", "tanh", "relu"])
