@@ -138,9 +138,8 @@ def cell(
 
 def test(args: argparse.Namespace) -> None:
     """All cells that are missing, of the worlds that there are. The task alone needs no world."""
-    names = []
+    names, seeds = [], range(args.first, args.seeds)
     for place in args.test:
-        seeds = range(args.first, args.seeds)
         found = [s for s in seeds if place == TASK or (args.out / f"run-{s}" / FILES[place]).exists()]
         if not found:
             seen = f"{args.out}: found no run-N/{FILES[place]} of the seeds {args.first} to {args.seeds - 1}"

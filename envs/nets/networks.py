@@ -12,7 +12,6 @@ with its one slope.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, List, Optional, Sequence, Tuple, Union
@@ -21,26 +20,13 @@ import torch
 from torch import Tensor
 
 from envolve.core import rng
-from envolve.core.files import read_piece
 from envolve.envs.nets import traced
+from envolve.envs.nets.mkl import same_bits_at_any_address
 from envolve.envs.nets.traced import LEAKY_SLOPE
 
 ACTIVATIONS = ("tanh", "relu", "leakyrelu", "prelu", "identity")  # the index is the code the numba twin uses
 PRELU_INIT, NORM_EPSILON = 0.25, 1e-5  # torch's defaults
-CPU_INFO = "/proc/cpuinfo"
 LATENT_SCALE = 2.0 * math.sqrt(3.0)  # z = scale (u - 1/2) has mean 0 and variance 1 for a uniform u
-
-
-def same_bits_at_any_address() -> None:
-    """Has MKL give the same bits wherever in memory a matrix begins, as a member alone and one among others differ in
-    that. Intel's processors do so by themselves; on others MKL_CBWR=AUTO takes no more time. MKL looks for it at its
-    first product."""
-    try:
-        head = read_piece(CPU_INFO, 0, 500)
-    except OSError:  # no Linux
-        return
-    if b"vendor_id" in head and b"GenuineIntel" not in head:
-        os.environ.setdefault("MKL_CBWR", "AUTO")
 
 
 same_bits_at_any_address()

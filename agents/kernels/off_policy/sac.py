@@ -18,7 +18,7 @@ import envolve.agents.off_policy.sac
 from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.common.normals import normals
 from envolve.agents.kernels.common.rng import normal, uniform
-from envolve.agents.kernels.dense.activation import PRELU, tanh
+from envolve.agents.kernels.dense.activation import tanh
 from envolve.agents.kernels.dense.adam import adam, adam_soft_update
 from envolve.agents.kernels.dense.mlp import (
     F4,
@@ -84,16 +84,16 @@ class SAC(NamedTuple):
     def create(cls, task: Task, section: Any, p: np.ndarray) -> SAC:
         F, A, H, layers = task.observation_size, task.action_size, section.hidden_size, max(1, section.hidden_layer)
         L, nets = padded(section.batch_size), envolve.agents.off_policy.sac.SAC.nets_of(task, section, H, layers)
-        acts = [ACTIVATIONS.index(net.activation) for net in nets]
-        planes = activations(H, layers, L, max(acts, key=lambda act: act == PRELU)).shape
+        actor_act, critic_act, _ = (ACTIVATIONS.index(net.activation) for net in nets)
+        planes = activations(H, layers, L, critic_act).shape  # a linear actor keeps no more
         return cls(
             weights=Weights.create(p),
             temperature=Weights.create(np.array([math.log(section.alpha)], F4)),
             F=F,
             A=A,
             starts=np.cumsum([net.size for net in nets]),
-            actor=Net(F, H, layers, 2 * A, acts[0]),
-            critic=Net(F + A, H, layers, 1, acts[1]),
+            actor=Net(F, H, layers, 2 * A, actor_act),
+            critic=Net(F + A, H, layers, 1, critic_act),
             batch_size=section.batch_size,
             init_episodes=section.init_episodes,
             automatic=section.automatic_entropy_tuning,

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from envolve.agents.common.population import embedding, stack
-from envolve.envs.nets import networks
+from envolve.envs.nets import mkl
 from envolve.envs.nets.networks import ACTIVATIONS, MLPShape, forward, init_flat
 
 MODULES = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
@@ -87,13 +87,13 @@ def test_mkl_is_told_to_be_reproducible_where_it_is_not(
     vendor: str, set_to: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    monkeypatch.setattr(networks, "CPU_INFO", str(tmp_path / "cpuinfo"))
+    monkeypatch.setattr(mkl, "CPU_INFO", str(tmp_path / "cpuinfo"))
     monkeypatch.setenv("MKL_CBWR", "")  # so that what was set is put back
     monkeypatch.delenv("MKL_CBWR")
-    networks.same_bits_at_any_address()
+    mkl.same_bits_at_any_address()
     assert os.environ.get("MKL_CBWR") == set_to
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    networks.same_bits_at_any_address()
+    mkl.same_bits_at_any_address()
     assert os.environ["MKL_CBWR"] == "COMPATIBLE", "the user's own counts"
 
 
