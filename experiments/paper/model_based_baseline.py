@@ -41,7 +41,7 @@ from envolve.experiments.paper.common.data import Series, load
 from envolve.experiments.paper.common.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
 from envolve.experiments.paper.common.learners import SE_AGENTS, LearnerSettings, se_learner, without_budget
 from envolve.experiments.paper.common.proxies import Proxy, proxy, task_of
-from envolve.experiments.paper.common.search_steps import SearchSteps, search_steps
+from envolve.experiments.paper.common.search_steps import SearchSteps, kept_search_steps
 from envolve.experiments.paper.common.training import agent_seeds, each, each_path, no_world, train_agents
 from envolve.experiments.paper.common.verdicts import summary
 from envolve.experiments.paper.common.watched import check_watchable
@@ -67,9 +67,10 @@ state_net and reward_net are fitted by mean squared error: Adam, learning rate 1
 done_net keeps its initial weights, as published, so few episodes end before the time limit. --fit-done also trains
 agents in worlds with a fitted done_net. For the published agents, use --published --stop early-out.
 
-The searches take most of the time. With --searches 2, all worlds share two searches; worlds of the same search differ
-only in their initial weights and in the order of the steps. --fitted FILE trains agents in the worlds of an earlier
-call.
+The searches take most of the time. The steps of a finished search are kept in <data file without .json>/ until the
+worlds are fitted, so that an interrupted command loses one search at most. With --searches 2, all worlds share two
+searches; worlds of the same search differ only in their initial weights and in the order of the steps. --fitted FILE
+trains agents in the worlds of an earlier call.
 
 The fitted worlds are stored in <data file without .json>/ as world<I>.pt, or world<I>_done.pt if done_net is fitted;
 fit.json there describes the fit. experiments/evaluate_proxy.py and envs/worlds/export.py read the worlds.
@@ -158,7 +159,8 @@ def fit_worlds(args: Args, kind: Proxy, task: Task, folder: Path, threads: int) 
     searches = min(args.searches or count, count)
     most = args.steps or (QUICK_STEPS if args.quick else FULL_STEPS)
     first = kind.config.data["seed"]
-    found = [search_steps(kind.run_config(first + i), most, threads) for i in range(searches)]
+    files = [folder / f"search{first + i}.pt" for i in range(searches)]
+    found = [kept_search_steps(kind.run_config(first + i), most, threads, files[i]) for i in range(searches)]
     fitted_to, held_out = (part[torch.arange(count) % searches] for part in split(found, task))
     section, keys = problem.env_section(kind.config.data), member_seeds(args.seed, RETEST, FITS, count)
     batch = QUICK_BATCH if args.quick else BATCH
@@ -225,8 +227,10 @@ def work(args: Args) -> int:
     if args.fitted:
         series = fitted_before(args.fitted, task, args.quick)
     else:
-        series = fit_worlds(args, kind, task, folder, threads)
+        series = m.together(("steps", "fit"), lambda: fit_worlds(args, kind, task, folder, threads))
         m.save_part(folder / FIT, series)
+        for path in folder.glob("search*.pt"):  # the fitted worlds are kept now
+            path.unlink()
     kinds = list(KINDS) if args.fit_done else list(KINDS)[:1]
     files = {name: [read_world(path) for path in series["fit"][KINDS[name]]] for name in kinds}
     n_worlds, n_agents = len(series["fit"]["world"]), args.agents or (QUICK if args.quick else FULL)[1]

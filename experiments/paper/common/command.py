@@ -117,6 +117,13 @@ class Measurement:
         self._tell({title: self.parts[title]})
         return self.parts[title]
 
+    def together(self, titles: Sequence[str], make: Callable[[], Series]) -> Series:
+        """Series that are made at once, or, after an interruption, as they were made; kept at once."""
+        if not all(title in self.parts for title in titles):
+            self.parts.update(make())
+            save(self.parts_path, Data(self.experiment, self.task, self.args, self.quick, self.parts, 0.0))
+        return {title: self.parts[title] for title in titles}
+
     def _tell(self, series: Series) -> None:
         """Events of series that have none yet."""
         for title, quantities in series.items():

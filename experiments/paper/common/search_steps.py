@@ -6,6 +6,7 @@ its agents did. Early agents know nothing and late ones solve the task, so all s
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,16 +21,20 @@ from envolve.agents.common.hyper import draw
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.result import TrainResult
 from envolve.agents.train import algorithm
+from envolve.core import torch_quick
+from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.envs.task import Task
+from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.paper.common.proxies import task_of
 from envolve.experiments.paper.common.watched import Steps, walk_agents
 from envolve.outer.config import problem
-from envolve.outer.config.load import Config, ConfigError
+from envolve.outer.config.load import Config, ConfigError, environment_info
 from envolve.outer.evaluate.members import Values
 from envolve.outer.evaluate.networks import judge, train_members
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.reporting.report import LiveTable
-from envolve.outer.run import Run
+from envolve.outer.run import Run, config_digest
 from envolve.outer.search.nes import RETEST, generator
 from envolve.outer.search.recipe import Recipe
 
@@ -128,6 +133,29 @@ def no_steps(task: Task) -> Steps:
     action = np.zeros((0, A), np.float32) if A else np.zeros(0, np.int64)
     empty = [np.zeros((0, F), np.float32) for _ in range(2)]
     return Steps(empty[0], action, empty[1], np.zeros(0, np.float32), np.zeros(0, np.float32))
+
+
+def kept_search_steps(config: Config, most: int, threads: int, path: Path) -> SearchSteps:
+    """``search_steps``, or what an earlier call left in the file ``path`` after the same search. Raises RunError,
+    ValueError, OSError."""
+    key = {"config": config_digest(config), "most": most, "versions": environment_info()}
+    try:
+        content = read_torch(read_plain(path, TORCH_BYTES))
+        if content["key"] == key:
+            print(f"{path}: search with seed {config.data['seed']} finished by an earlier call", file=sys.stderr)
+            steps = Steps(**{name: column.numpy() for name, column in content["steps"].items()})
+            return SearchSteps(steps, content["agent"].numpy(), **content["told"])
+    except FileNotFoundError:
+        pass
+    except (TorchFileError, OSError, KeyError, TypeError, AttributeError) as e:
+        print(f"{path}: {e}; this search is repeated", file=sys.stderr)
+    found = search_steps(config, most, threads)
+    columns = {name: torch.from_numpy(column) for name, column in vars(found.steps).items()}
+    told = {name: value for name, value in vars(found).items() if name not in ("steps", "agent")}
+    content = {"key": key, "steps": columns, "agent": torch.from_numpy(found.agent), "told": told}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(str(path), torch_quick.write(content))
+    return found
 
 
 def search_steps(config: Config, most: int, threads: int) -> SearchSteps:

@@ -201,6 +201,34 @@ def test_the_command(call, tmp_path):
     assert "DDQN: real task" in drawing.caption and "4 agents in 2 worlds" in drawing.caption
 
 
+def test_an_interrupted_call_goes_on_after_its_last_search(call, tmp_path, monkeypatch):
+    """Whether it stops before the fit or after it, the data are those of a call that never stopped."""
+    words = (CARTPOLE_FILE, *FEW, "--no-real", "--set", *SES)
+    whole = call(*words)[3]
+    (tmp_path / "out.json").unlink()
+    files = [tmp_path / "out" / f"search{i}.pt" for i in range(2)]
+    assert not any(file.exists() for file in files)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    for name, repeated in (("fit", 0), ("train_agents", 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(model_based_baseline, name, stop)
+            code, _, err, data = call(*words)
+        assert code == 130 and data is None and err.count("finished by an earlier call") == repeated
+        assert all(file.exists() for file in files) == (name == "fit")
+    with monkeypatch.context() as patch:
+        patch.setattr(model_based_baseline, "fit_worlds", stop)
+        assert call(*words)[3].series == whole.series
+    for part in tmp_path.glob("*.part.json"):
+        part.unlink()
+    files[0].write_bytes(b"damaged")
+    (tmp_path / "out.json").unlink()
+    code, _, err, data = call(*words)
+    assert f"{files[0]}: " in err and "this search is repeated" in err and data.series == whole.series
+
+
 def test_worlds_that_share_a_search(call):
     words = ("--searches", 1, "--agents", 1, *DDQN, "--steps", 400, "--epochs", 2, "--worlds", 2)
     data = call(CARTPOLE_FILE, *words, "--set", *SES, "agents.gtn.max_iterations=1")[3]
