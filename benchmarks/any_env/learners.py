@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import itertools
 import json
 import sys
@@ -30,6 +29,7 @@ import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+from envolve.agents import peers  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
 from envolve.envs.outside.define import define  # noqa: E402
@@ -50,7 +50,7 @@ PPO: dict[str, Any] = {
     "advantage": "gae",
     "norm_advantage": True,
 }
-PEERS = {"ddqn": "DQN", "sac": "SAC", "td3": "TD3", "ppo": "PPO"}  # of Stable-Baselines3
+PEERS = {"ddqn": "dqn", "sac": "sac", "td3": "td3", "ppo": "ppo"}  # of Stable-Baselines3
 
 
 def per_step(training: Callable[[int], int], name: str, steps: int) -> float:
@@ -82,15 +82,14 @@ def ours(name: str, env: str, kind: str, members: int, backend: str) -> Callable
 
 
 def library(name: str, env: str) -> Callable[[int], int]:
-    import stable_baselines3
-
     def training(steps: int) -> int:
         own: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_starts": 1, "batch_size": 64}
         nets = {"net_arch": [64, 64], "activation_fn": torch.nn.ReLU}
         if name == "ppo":
             own = {}
-        cls = getattr(stable_baselines3, PEERS[name])
-        model = cls("MlpPolicy", gymnasium.make(env), policy_kwargs=nets, seed=0, device="cpu", **own)
+        model = peers.algorithm(PEERS[name])(
+            "MlpPolicy", gymnasium.make(env), policy_kwargs=nets, seed=0, device="cpu", **own
+        )
         return int(model.learn(steps).num_timesteps)
 
     return training
@@ -105,7 +104,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    peer = importlib.util.find_spec("stable_baselines3") is not None
+    peer = peers.installed()
     print(
         "| environment, learner, world | agents | compiled | PyTorch path | Stable-Baselines3 |\n|---|---|---|---|---|"
     )

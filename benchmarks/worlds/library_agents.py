@@ -15,11 +15,12 @@ import numpy as np
 import torch
 import yaml
 
+from envolve.agents import peers
 from envolve.envs.task import Task
 from envolve.outer.checkpoint import RunError
 
 RL_ZOO_FILE = Path(__file__).with_name("rl_zoo.yaml")
-KINDS = {"td3": "TD3", "ddpg": "DDPG", "sac": "SAC", "ppo": "PPO", "a2c": "A2C"}
+KINDS = ("td3", "ddpg", "sac", "ppo", "a2c")
 NORMALISED, RL_ZOO = "_normalised", "_rl_zoo"
 NAMES = [f"sb3_{name}" for name in KINDS]
 NAMES += [f"{name}{NORMALISED}" for name in NAMES] + [f"sb3_{name}{RL_ZOO}" for name in ("ppo", "a2c")]
@@ -50,7 +51,6 @@ def mean_return(
     name: of NAMES. make: an environment to train in. task_id: e.g. "Hopper-v5". steps: it trains for as many whole
     rollouts as fit into them. tests: episodes on the task.
     """
-    import stable_baselines3
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
     from envolve.experiments.paper.common.baselines3 import tested
@@ -68,8 +68,7 @@ def mean_return(
     policy = settings.pop("policy", {})
     if "activation_fn" in policy:
         policy["activation_fn"] = ACTIVATIONS[policy["activation_fn"]]
-    kind = getattr(stable_baselines3, KINDS[learner])
-    model = kind("MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=policy, **settings)
+    model = peers.algorithm(learner)("MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=policy, **settings)
     rollout = getattr(model, "n_steps", 1) * envs.num_envs
     model.learn(steps // rollout * rollout)
     pupil = Normalised(model, env) if isinstance(env, VecNormalize) else model

@@ -9,6 +9,7 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from envolve.agents import peers
 from envolve.core import interrupt
 
 if __name__ == "__main__":
@@ -164,7 +165,7 @@ def work(args: Args) -> int:
         agents=n_agents,
         hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},
         evolution_steps={w.path: w.evolution_steps for w in worlds},
-        stable_baselines3=baselines3.version() if baselines3.installed() else "not installed",
+        stable_baselines3=peers.version() if peers.installed() else "not installed",
     )
     show(series, kinds, seen_kinds(data), task_of(data), steps, mark)
     spent = {w.path: w.evolution_steps for w in worlds}

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from envolve.agents import peers
 from envolve.agents.common.learners import has_networks
 from envolve.core.registry import unknown
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.facts import Facts, facts_of, probed
 from envolve.outer.auto.plan import INITS, WORLDS, EvolvePlan, plan
-from envolve.outer.auto.unseen import SB3, installed, unseen_learners
+from envolve.outer.auto.unseen import unseen_learners
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of
 from envolve.outer.config.outside import override_path
@@ -58,12 +59,14 @@ def prepare(
     section = {"wrappers": list(wrappers), "env_kwargs": dict(env_kwargs or {})}
     measured = _measured(name, section, choice.seed)
     facts = facts_of(name, measured["measured"], len(os.sched_getaffinity(0)))
-    library = installed()
+    library = peers.installed()
     fitting = unseen_learners(facts.continuous, [], library)
     for learner in learners:
         if learner not in fitting:
             words = unknown("--learners", learner, fitting)
-            library_is = "; Stable-Baselines3, which has it, is not installed" if learner in SB3 and not library else ""
+            library_is = (
+                "; Stable-Baselines3, which has it, is not installed" if learner in peers.NAMES and not library else ""
+            )
             raise ConfigError([words + library_is])
     choice = replace(choice, init=_init_of(overrides, choice.init), learners=tuple(learners))
     first = _unseen(plan(facts, choice, fitting, library), fitting, learners)

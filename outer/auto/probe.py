@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from envolve.agents import peers
 from envolve.agents.train import train
 from envolve.core import plugins
 from envolve.core.child import ends_with_parent
@@ -97,12 +98,12 @@ def experts(data: dict[str, Any], task: Task, train_steps: int = EXPERT_STEPS) -
 
 def agents(data: dict[str, Any], names: list[str]) -> tuple[dict[str, float], int]:
     """Seconds per step of Stable-Baselines3's learners on the environment, and the steps that this took."""
-    from envolve.outer.auto.unseen import algorithm, real_env
+    from envolve.outer.auto.unseen import real_env
 
     seconds, steps = {}, 0
     for name in names:
         env = real_env(data)
-        model = algorithm(name)("MlpPolicy", env, seed=0, device="cpu")
+        model = peers.algorithm(name)("MlpPolicy", env, seed=0, device="cpu")
         if name in ("dqn", "sac", "td3"):
             model.learn(WARM_UP)
         before, began = model.num_timesteps, time.monotonic()

@@ -19,6 +19,7 @@ import numpy as np
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from envolve.agents import peers
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.core.interrupt import deaf_children
 from envolve.core.pool import pool
@@ -26,7 +27,7 @@ from envolve.core.statistics import interval, within
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
-from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, UnseenAgent, train_one, whole
+from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, UnseenAgent, train_one
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
@@ -45,7 +46,9 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> l
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in plan.places:
         for learner in order:
-            steps = whole(learner, plan.steps_at(learner, where), plan.library)
+            steps = plan.steps_at(learner, where)
+            if plan.library:
+                steps = peers.whole_rollouts(learner, steps)
             jobs += [
                 UnseenAgent(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library, world)
                 for s in seeds[: plan.agents_at(learner, where)]

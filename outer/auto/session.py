@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from envolve.agents import peers
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import read_world, write_atomic
 from envolve.outer.auto import report
@@ -196,8 +197,6 @@ def read_session(run_dir: Path) -> Session:
         raise ConfigError([f"--resume: found no {CONFIG_FILE} in {str(run_dir)!r}, expected the folder of a run"])
     config = load_config(run_dir / CONFIG_FILE)
     if of.library:
-        from envolve.outer.auto.unseen import installed
-
-        if not installed():
+        if not peers.installed():
             raise RunError("the report was begun with Stable-Baselines3, which is not installed now")
     return Session(run_dir, config, env, world, learner, search, of, steps, workers)

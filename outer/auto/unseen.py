@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib.util
-import inspect
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from envolve.agents import peers
 from envolve.agents.common.learners import LEARNERS
+from envolve.agents.common.result import OK, REASONS
 from envolve.core import plugins
 from envolve.envs.outside.build import class_in_file, file_and_class, is_outside, maker
 from envolve.envs.outside.spaces import Action, read_action
@@ -31,18 +31,12 @@ from envolve.outer.config.load import load_config
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, evaluate
 from envolve.outer.names import CONFIG_FILE
 
-SB3 = {"ppo": "PPO", "a2c": "A2C", "dqn": "DQN", "sac": "SAC", "td3": "TD3"}
 DISCRETE, CONTINUOUS = ("ppo", "dqn", "a2c"), ("ppo", "sac", "td3", "a2c")
 OWN_DISCRETE, OWN_CONTINUOUS = ("ddqn", "duelingddqn", "td3_discrete", "ppo"), ("td3", "sac", "ppo")
 RANDOM = "random"
 WORLD, REAL, REAL_10X = "world", "real", "real_10x"
 TEST_SEED = 2**30  # of the first test episode; training has other seeds
 LONG = 10**6  # more episodes than any budget here
-
-
-def installed() -> bool:
-    """Returns whether Stable-Baselines3 can be imported."""
-    return importlib.util.find_spec("stable_baselines3") is not None
 
 
 def unseen_learners(continuous: bool, inner: list[str], library: bool) -> list[str]:
@@ -63,7 +57,7 @@ class UnseenAgent:
     """One agent. ``key`` names it in the file of finished ones."""
 
     run_dir: str
-    learner: str  # of SB3 or LEARNERS, or RANDOM
+    learner: str  # of agents/peers.py or LEARNERS, or RANDOM
     where: str  # WORLD, REAL or REAL_10X
     steps: int
     seed: int
@@ -182,28 +176,6 @@ def world_env(run_dir: str, data: Mapping[str, Any], file: str = MODEL) -> Any:
 # --------------------------------------------------------------------------------------------------------- the agents
 
 
-def algorithm(name: str) -> Any:
-    """Class of Stable-Baselines3."""
-    import stable_baselines3
-
-    return getattr(stable_baselines3, SB3[name])
-
-
-def rollout(name: str, library: bool) -> int:
-    """Steps that a learner takes at once."""
-    if not library:
-        return 1
-    known = inspect.signature(algorithm(name).__init__).parameters
-    found = known["n_steps" if name in ("ppo", "a2c") else "train_freq"].default
-    return int(found) if isinstance(found, int) else 1
-
-
-def whole(name: str, steps: int, library: bool) -> int:
-    """Most steps of whole rollouts."""
-    one = rollout(name, library)
-    return max(one, steps // one * one)
-
-
 def train_one(job: UnseenAgent) -> dict[str, Any]:
     """Trains and tests one agent -> what is kept of it. NaN as its return, with a reason, where it failed."""
     began = time.monotonic()
@@ -235,36 +207,22 @@ def _of_library(job: UnseenAgent, envs: Environments) -> dict[str, Any]:
     torch.set_num_threads(1)
     world = job.where == WORLD
     env = envs.world() if world else envs.real()
-    model = algorithm(job.learner)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu")
-    failed = ""
-    try:
-        model.learn(whole(job.learner, job.steps, True))
-    except FloatingPointError:
-        failed = "the world's output is not finite"
-    except ValueError as e:  # of a policy's distribution
-        if _finite(model):
-            raise
-        failed = f"the agent's weights are not finite ({str(e)[:80]})"
-    if not failed and not _finite(model):
-        failed = "the agent's weights are not finite"
+    model = peers.algorithm(job.learner)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu")
+    status = peers.learn(model, job.steps)
     returns: list[float] = []
     tested = 0
-    if not failed:
+    if status == OK:
         test = envs.real()
         returns, tested = _played(test, lambda o: _greedy(model, o), job)
         test.close()
     env.close()
-    return _row(returns, model.num_timesteps, 0 if world else model.num_timesteps, tested, failed)
+    return _row(returns, model.num_timesteps, 0 if world else model.num_timesteps, tested, REASONS[status])
 
 
 def _greedy(model: Any, observation: np.ndarray) -> Any:
     """An action as environments expect it: an index is an int."""
     action = model.predict(observation, deterministic=True)[0]
     return int(action) if np.ndim(action) == 0 else action
-
-
-def _finite(model: Any) -> bool:
-    return all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
 
 
 def _played(env: Any, act: Any, job: UnseenAgent) -> tuple[list[float], int]:

@@ -9,13 +9,14 @@ from typing import Any
 
 from rich.console import Console
 
+from envolve.agents import peers
 from envolve.core.registry import unknown
 from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import MODEL
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan, episodes_of
-from envolve.outer.auto.unseen import UnseenAgent, installed, unseen_learners
+from envolve.outer.auto.unseen import UnseenAgent, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
@@ -44,7 +45,7 @@ def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) 
     agents = inner_agents(problem.gtn_section(data)) if file == MODEL else []  # a distilled world has seen none
     inner = [problem.split_agent_name(a).learner for a in agents]
     continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
-    library = installed()
+    library = peers.installed()
     found = tested(
         run_dir,
         unseen_learners(continuous, inner, library),

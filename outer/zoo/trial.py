@@ -12,11 +12,12 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Box, Discrete
 
+from envolve.agents import peers
 from envolve.envs.outside.measure import DEFAULT_STEPS
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
-from envolve.outer.auto.unseen import REAL, WORLD, Environments, UnseenAgent, installed, unseen_learners
+from envolve.outer.auto.unseen import REAL, WORLD, Environments, UnseenAgent, unseen_learners
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.names import return_range
 from envolve.outer.zoo.measure import Measuring, tested
@@ -47,7 +48,7 @@ def trial(name: str, how: Measuring, results_dir: Path) -> report.Findings:
     """Trains agents in a world, and on its task for as many steps. Finished ones are kept, so an interrupted call goes
     on, and worlds of one task share the agents that train on it. Raises WorldError, ConfigError, RunError."""
     world = shelf.open_world(name)
-    if not installed():
+    if not peers.installed():
         raise RunError("Stable-Baselines3 is not installed: pip install stable-baselines3")
     try:
         with contextlib.closing(task_of(world)) as task:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from envolve.agents import peers
 from envolve.core import commands
 from envolve.envs.outside.build import OutsideError
 from envolve.envs.outside.measure import measure
@@ -30,7 +31,7 @@ from envolve.outer.auto.plan import plan
 from envolve.outer.auto.prepare import prepare
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.session import Session
-from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one, whole
+from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one
 from envolve.outer.config.load import config_of, load_config, store_config
 from tests.experiments.command import exit_code
 from tests.outer.small import ROOT, cliff
@@ -48,7 +49,7 @@ TINY = [
 @pytest.fixture(autouse=True)
 def own_learners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with and without Stable-Baselines3, and no process per agent, so that one reads the plan for all."""
-    monkeypatch.setattr("envolve.outer.auto.prepare.installed", lambda: False)
+    monkeypatch.setattr("envolve.agents.peers.installed", lambda: False)
     monkeypatch.setattr(report, "pool", lambda count: _Here())
     monkeypatch.setattr(report, "_trained", lambda pool, jobs: map(report.guarded, jobs))
     monkeypatch.setattr(unseen, "load_config", functools.lru_cache(maxsize=None)(load_config))
@@ -293,7 +294,7 @@ def test_stable_baselines3s_agents_train_in_the_world_and_on_the_environment(tmp
     (run_dir,) = [p for p in tmp_path.iterdir() if p.is_dir()]
     for learner, steps in (("ppo", 2048), ("a2c", 100), ("dqn", 200)):
         for where in (WORLD, REAL):
-            job = UnseenAgent(str(run_dir), learner, where, whole(learner, steps, True), 5, 2, True)
+            job = UnseenAgent(str(run_dir), learner, where, peers.whole_rollouts(learner, steps), 5, 2, True)
             first, again = train_one(job), train_one(job)
             assert first["failed"] == "" and first["test_returns"] == again["test_returns"]
             assert first["train_steps"] == steps and first["real_steps"] == (0 if where == WORLD else steps)

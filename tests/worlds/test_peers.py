@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import stable_baselines3
 import torch
 
 import envolve.worlds
 from benchmarks.common import cells, harness
 from benchmarks.common.settings import SETTINGS
 from benchmarks.worlds import continuous_control, continuous_figure, library_agents, zoo
+from envolve.agents import peers
 from envolve.envs.task import make_task
 from envolve.envs.worlds.export import WorldEnv
 from envolve.envs.worlds.file import read_world
@@ -69,7 +69,7 @@ def test_agents_without_worlds_are_said_to_have_none(tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize("learner", ["ppo", "a2c"])
 def test_rl_zoo_s_settings_are_keywords_of_the_learner(learner: str) -> None:
-    algorithm = getattr(stable_baselines3, library_agents.KINDS[learner])
+    algorithm = peers.algorithm(learner)
     known = set(inspect.signature(algorithm.__init__).parameters)
     inside = set(inspect.signature(algorithm.policy_aliases["MlpPolicy"].__init__).parameters)
     for task in ("Pendulum-v1", "MountainCarContinuous-v0", "Swimmer-v5", "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"):

@@ -2,17 +2,11 @@
 
 They train in ``envolve.envs.worlds.export``'s environments and are tested as this project's agents are: greedily, in
 the test episodes that ``envolve.agents.common.rollout`` gives a seed. All settings are Stable-Baselines3's defaults but
-those named in KINDS.
-
-Its ``learn`` rounds the steps up to whole rollouts (PPO: 2048 steps, A2C: 5, DQN: 4). Here an agent trains for as many
-whole rollouts as fit into its steps, so it never has more of them than asked for, and learns from all that it has.
+those named in KINDS. An agent trains for as many whole rollouts as fit into its steps.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
+from envolve.agents import peers
+from envolve.agents.common.result import OK, REASONS
 from envolve.agents.common.rollout import test_episodes
 from envolve.core import rng
 from envolve.core.interrupt import deaf_children
@@ -36,16 +31,16 @@ from envolve.envs.worlds.export import codes
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.config.load import ConfigError
 
-PACKAGE, REQUIREMENT = "stable_baselines3", "stable-baselines3>=2.4"
+REQUIREMENT = "stable-baselines3>=2.4"
 # name -> algorithm, what differs from its defaults. DQN copies its net into the target net every 10,000 steps: within
 # fewer it learns from the net it was born with, which sb3_dqn_target does not
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sb3_dqn": ("DQN", {}),
-    "sb3_dqn_target": ("DQN", {"target_update_interval": 100}),
-    "sb3_ppo": ("PPO", {}),
-    "sb3_a2c": ("A2C", {}),
+    "sb3_dqn": ("dqn", {}),
+    "sb3_dqn_target": ("dqn", {"target_update_interval": 100}),
+    "sb3_ppo": ("ppo", {}),
+    "sb3_a2c": ("a2c", {}),
 }
-DISCRETE_ONLY = ("DQN",)
+DISCRETE_ONLY = ("dqn",)
 
 
 @dataclass(frozen=True)
@@ -61,32 +56,17 @@ class Baseline:
         return self.name
 
 
-def installed() -> bool:
-    return importlib.util.find_spec(PACKAGE) is not None
-
-
-def version() -> str:
-    return importlib.metadata.version(PACKAGE)
-
-
 def fitting(task: Task) -> list[str]:
     """The kinds that can learn ``task``, by its actions."""
     return [name for name, (algorithm, _) in KINDS.items() if not task.action_size or algorithm not in DISCRETE_ONLY]
 
 
-def algorithm(name: str) -> Any:
-    import stable_baselines3
-
-    return getattr(stable_baselines3, KINDS[name][0])
-
-
 def default_settings(name: str) -> dict[str, Any]:
     """The numbers and switches among the algorithm's arguments."""
-    parameters = inspect.signature(algorithm(name).__init__).parameters.values()
     return {
-        p.name: p.default
-        for p in parameters
-        if isinstance(p.default, (int, float)) and p.name not in ("verbose", "_init_setup_model")
+        setting: value
+        for setting, value in peers.defaults(KINDS[name][0]).items()
+        if isinstance(value, (int, float)) and setting not in ("verbose", "_init_setup_model")
     }
 
 
@@ -96,13 +76,13 @@ def baseline(name: str, steps: int, own: dict[str, Any]) -> Baseline:
     for key, value in own.items():
         if key not in known:
             near = nearest(key, known, cutoff=0.0)
-            words = f"found no setting of Stable-Baselines3's {KINDS[name][0]}, expected e.g. {near}"
+            words = f"found no setting of Stable-Baselines3's {KINDS[name][0].upper()}, expected e.g. {near}"
             raise ConfigError([f"--agent-set {name}.{key}: {words}"])
         if isinstance(value, bool) != isinstance(known[key], bool) or not isinstance(value, (int, float)):
             kind = type(known[key]).__name__
             raise ConfigError([f"--agent-set {name}.{key}: found {value!r}, expected a value of type {kind}"])
     settings = {**KINDS[name][1], **own}
-    rollout = {**known, **settings}["train_freq" if "train_freq" in known else "n_steps"]
+    rollout = peers.rollout(KINDS[name][0], settings)
     if steps < rollout:
         raise ConfigError([f"--steps: found {steps}, expected at least {rollout}: one rollout of {name}"])
     return Baseline(name, settings, steps // rollout * rollout)
@@ -168,18 +148,9 @@ def train_one(job: BaselineJob) -> dict[str, Any]:
 
     task = job.task()
     env = Monitor(load_world(job.world, job.max_steps) if job.world else WorldEnv(RealTask(task, 1)))
-    model = algorithm(job.baseline.name)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu", **job.baseline.settings)
-    status = OK
-    try:
-        model.learn(job.baseline.steps)
-    except FloatingPointError:  # said by the world
-        status = WORLD_DIVERGED
-    except ValueError:  # said by a policy's distribution
-        if finite(model):
-            raise
-        status = AGENT_DIVERGED
-    if status == OK and not finite(model):
-        status = AGENT_DIVERGED
+    kind = peers.algorithm(KINDS[job.baseline.name][0])
+    model = kind("MlpPolicy", env, seed=job.seed % 2**31, device="cpu", **job.baseline.settings)
+    status = peers.learn(model, job.baseline.steps)
     returns = tested(model, task, job.seed, job.tests) if status == OK else []
     return {
         "return": float(np.mean(returns)) if returns else float("nan"),
@@ -188,10 +159,6 @@ def train_one(job: BaselineJob) -> dict[str, Any]:
         "failed": REASONS[status],
         "test_returns": returns,
     }
-
-
-def finite(model: Any) -> bool:
-    return all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
 
 
 def tested(model: Any, task: Task, seed: int, tests: int) -> list[float]:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from envolve.agents import peers
 from envolve.agents.common.learners import LEARNERS, learners_for
 from envolve.agents.common.sections import PPOSection, TabularSection
 from envolve.agents.ppo.training import rollout_length
@@ -47,7 +48,7 @@ def chosen_kinds(task: Task, names: list[str] | None) -> list[str]:
     install = f"found no Stable-Baselines3, expected it: pip install '{baselines3.REQUIREMENT}'"
     if names is None:
         kinds = [name for name in known if name != "sb3_a2c"]
-        if baselines3.installed():
+        if peers.installed():
             return kinds
         print(f"{', '.join(k for k in kinds if k in KINDS)}: left out: {install}", file=sys.stderr)
         return [name for name in kinds if name not in KINDS]
@@ -55,7 +56,7 @@ def chosen_kinds(task: Task, names: list[str] | None) -> list[str]:
         if name not in known:
             words = f"expected agents that can learn {task.name}: {', '.join(known)}; nearest: {nearest(name, known)}"
             raise ConfigError([f"--learners: found {name!r}, {words}"])
-        if name in KINDS and not baselines3.installed():
+        if name in KINDS and not peers.installed():
             raise ConfigError([f"--learners {name}: {install}"])
     return list(dict.fromkeys(names))
 

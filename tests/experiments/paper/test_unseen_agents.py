@@ -9,6 +9,7 @@ import pytest
 import torch
 from matplotlib.collections import PathCollection
 
+from envolve.agents import peers
 from envolve.agents.common import rollout
 from envolve.agents.common.result import REASONS
 from envolve.core import rng
@@ -185,7 +186,7 @@ def test_agents_are_tested_in_the_units_of_an_environment_from_outside() -> None
 
 
 def test_kinds_without_stable_baselines3(capsys, monkeypatch):
-    monkeypatch.setattr(baselines3, "installed", lambda: False)
+    monkeypatch.setattr(peers, "installed", lambda: False)
     assert chosen_kinds(TASK, None) == ["ddqn", "duelingddqn", "td3_discrete", "ppo"]
     err = capsys.readouterr().err
     assert "sb3_dqn" in err and "pip install 'stable-baselines3>=2.4'" in err

@@ -24,7 +24,6 @@ from envolve.outer.auto.unseen import (
     indexed,
     real_env,
     unseen_learners,
-    whole,
 )
 from envolve.outer.checkpoint import RunError
 
@@ -109,7 +108,6 @@ def test_an_agent_whose_environment_raises_is_a_row_with_a_reason(tmp_path: Path
 def test_kinds_that_the_world_has_seen_are_no_unseen_agents() -> None:
     assert unseen_learners(True, ["td3"], True) == ["ppo", "sac", "a2c"]
     assert unseen_learners(False, ["ddqn", "ppo"], False) == ["duelingddqn", "td3_discrete"]
-    assert whole("ppo", 5000, False) == 5000
 
 
 def test_an_environment_that_hangs_ends_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gymnasium.spaces import Discrete, MultiDiscrete
 
+from envolve.agents import peers
 from envolve.experiments import worlds
 from envolve.outer.auto import report, unseen
 from envolve.outer.auto.unseen import RANDOM
@@ -35,8 +36,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ZooAgent]:
         ]  # fmt: skip
 
     monkeypatch.setattr(report, "train_all", train_all)
-    monkeypatch.setattr(trial, "installed", lambda: True)
-    monkeypatch.setattr(report, "whole", lambda learner, steps, library: steps)
+    monkeypatch.setattr(peers, "installed", lambda: True)
+    monkeypatch.setattr(peers, "whole_rollouts", lambda learner, steps: steps)
     return seen
 
 
