@@ -13,7 +13,8 @@ loses one generation or one cell at most: the same command goes on.
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
 Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
 is RL Zoo's for Pendulum. sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its
-defaults; sb3_ppo_rl_zoo and sb3_a2c_rl_zoo are RL Zoo's for the task (rl_zoo.yaml).
+defaults; td3_normalised and the like are this project's with the same numbers, in worlds (units.py); sb3_ppo_rl_zoo
+and sb3_a2c_rl_zoo are RL Zoo's for the task (rl_zoo.yaml).
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import cells  # noqa: E402
-from benchmarks.worlds import library_agents  # noqa: E402
+from benchmarks.worlds import library_agents, units  # noqa: E402
+from benchmarks.worlds.library_agents import NORMALISED  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
+from envolve.agents.greedy import policies  # noqa: E402
 from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
@@ -74,7 +77,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defau
     "ppo": ("ppo", PPO),
     "ppo_fast": ("ppo", {**PPO, "lr": 1e-3}),
 }
-AGENTS = [*SETTINGS, *library_agents.NAMES]
+OWN = [*SETTINGS, *(f"{name}{NORMALISED}" for name in SETTINGS)]
+AGENTS = [*OWN, *library_agents.NAMES]
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
 TASK = "task"
@@ -114,8 +118,12 @@ def cell(
         known = data["env_name"]
         returns = [library_agents.mean_return(learner, make, task, known, int(key), steps, tests) for key in keys]
     else:
-        name, values = SETTINGS[learner]
-        own = {"train_steps": steps, "train_episodes": steps, "test_episodes": tests, "early_out_min_steps": steps + 1}
+        normalise = learner.endswith(NORMALISED)
+        if normalise and path is None:
+            raise RunError(f"--learners {learner}: found {TASK}, expected worlds: there sb3_{learner} learns")
+        name, values = SETTINGS[learner.removesuffix(NORMALISED)]
+        own = {"train_steps": steps, "train_episodes": steps, "early_out_min_steps": steps + 1}
+        own["test_episodes"] = 1 if normalise else tests
         if name == "ppo":
             own["train_steps"] = steps // 2048 * 2048 - 2047
         else:  # FIRST random actions, in episodes
@@ -123,9 +131,13 @@ def cell(
         hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
         kind, flat = ("real", torch.zeros(1)) if path is None else ("se", read_world(path).flat)
-        worlds = flat.repeat(agents, 1)
+        seen = units.units_of(task, section, flat) if normalise else None
+        worlds = (units.in_units(task, section, flat, seen) if seen else flat).repeat(agents, 1)
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
+        if seen:
+            greedy = policies(name, hyper, None, task, result.weights, keys)
+            returns = [float(np.mean(own)) for own in units.test_returns(task, greedy, seen, keys, tests)]
     return {
         "place": place,
         "learner": learner,

@@ -37,7 +37,11 @@ TASKS = {
     "half_cheetah": "HalfCheetah-v5",
     "walker2d": "Walker2d-v5",
 }
-MORE = {"reacher": "Reacher-v5", "half_cheetah_ars": "HalfCheetah-v5, experts of random search"}  # in the table alone
+MORE = {  # in the table alone
+    "pendulum_v1": "Pendulum-v1, normalised",
+    "reacher": "Reacher-v5",
+    "half_cheetah_ars": "HalfCheetah-v5, experts of random search",
+}
 DRAWN = {"ppo": "PPO", "td3": "TD3", "sac": "SAC", "ddpg": "DDPG"}
 
 
