@@ -1,6 +1,8 @@
 """Learners of Stable-Baselines3 (https://jmlr.org/papers/v22/20-1364.html), which this project's are compared with.
 
-A learner's name here is that of its class there, in small letters. The package is optional: ask ``installed`` first.
+A learner's name here is that of its class there, in small letters. With NORMALISED behind it, the learner sees what
+VecNormalize makes of observations (https://stable-baselines3.readthedocs.io/en/master/guide/vec_envs.html#vecnormalize):
+each feature minus its running mean, over its running deviation. The package is optional: ask ``installed`` first.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 
 PACKAGE = "stable_baselines3"
 NAMES = ("td3", "ddpg", "sac", "ppo", "a2c", "dqn")
+NORMALISED = "_normalised"
 
 
 def installed() -> bool:
@@ -27,8 +30,8 @@ def version() -> str:
 
 
 def algorithm(name: str) -> Any:
-    """Class of the learner. name: of NAMES. Raises ImportError: the package is missing."""
-    return getattr(importlib.import_module(PACKAGE), name.upper())
+    """Class of the learner. name: of NAMES, with or without NORMALISED. Raises ImportError: the package is missing."""
+    return getattr(importlib.import_module(PACKAGE), name.removesuffix(NORMALISED).upper())
 
 
 def defaults(name: str) -> dict[str, Any]:
@@ -51,6 +54,31 @@ def whole_rollouts(name: str, steps: int) -> int:
     """Steps of as many rollouts as fit into ``steps``, so that an agent learns from all that it sees; at least one."""
     one = rollout(name)
     return max(one, steps // one * one)
+
+
+def shown(name: str, env: Any) -> Any:
+    """The environment as the learner of this name sees it. Rewards stay as they are."""
+    if not name.endswith(NORMALISED):
+        return env
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    return VecNormalize(DummyVecEnv([lambda: env]), norm_reward=False)
+
+
+def pupil(model: Any) -> Any:
+    """The model, whose ``predict`` takes observations as the task has them."""
+    env = model.get_vec_normalize_env()
+    return model if env is None else _Normalised(model, env)
+
+
+class _Normalised:
+    """A model that sees observations with the means and deviations of its training."""
+
+    def __init__(self, model: Any, env: Any) -> None:
+        self.model, self.env = model, env
+
+    def predict(self, observation: Any, **options: Any) -> Any:
+        return self.model.predict(self.env.normalize_obs(observation), **options)
 
 
 def learn(model: Any, steps: int) -> int:

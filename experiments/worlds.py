@@ -42,7 +42,7 @@ NumPy and Gymnasium: `import gymnasium, envolve.worlds; gymnasium.make("envolve/
 `add` accepts contextual bandits of Gymnasium environments. It takes the results for the card from the report of
 `envolve evolve`. For any other run, or with --agents, --steps or --learners, it trains agents of kinds that the world
 was not evolved with, in the world and on the environment. `test` trains agents of Stable-Baselines3 with their default
-hyperparameters. After Ctrl-C, finished agents are kept.
+hyperparameters; `--learners ppo_normalised` puts VecNormalize around the world. After Ctrl-C, finished agents are kept.
 
 Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 

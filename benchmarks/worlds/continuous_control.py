@@ -35,10 +35,10 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import cells  # noqa: E402
 from benchmarks.worlds import library_agents, units  # noqa: E402
-from benchmarks.worlds.library_agents import NORMALISED  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.greedy import policies  # noqa: E402
+from envolve.agents.peers import NORMALISED  # noqa: E402
 from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402

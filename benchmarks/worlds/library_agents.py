@@ -16,12 +16,13 @@ import torch
 import yaml
 
 from envolve.agents import peers
+from envolve.agents.peers import NORMALISED
 from envolve.envs.task import Task
 from envolve.outer.checkpoint import RunError
 
 RL_ZOO_FILE = Path(__file__).with_name("rl_zoo.yaml")
 KINDS = ("td3", "ddpg", "sac", "ppo", "a2c")
-NORMALISED, RL_ZOO = "_normalised", "_rl_zoo"
+RL_ZOO = "_rl_zoo"
 NAMES = [f"sb3_{name}" for name in KINDS]
 NAMES += [f"{name}{NORMALISED}" for name in NAMES] + [f"sb3_{name}{RL_ZOO}" for name in ("ppo", "a2c")]
 ACTIVATIONS = {"relu": torch.nn.ReLU}
@@ -71,15 +72,4 @@ def mean_return(
     model = peers.algorithm(learner)("MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=policy, **settings)
     rollout = getattr(model, "n_steps", 1) * envs.num_envs
     model.learn(steps // rollout * rollout)
-    pupil = Normalised(model, env) if isinstance(env, VecNormalize) else model
-    return float(np.mean(tested(pupil, task, seed, tests)))
-
-
-class Normalised:
-    """A model of Stable-Baselines3 that sees observations as its normalising environment shows them."""
-
-    def __init__(self, model: Any, env: Any) -> None:
-        self.model, self.env = model, env
-
-    def predict(self, observation: np.ndarray, **options: Any) -> Any:
-        return self.model.predict(self.env.normalize_obs(observation), **options)
+    return float(np.mean(tested(peers.pupil(model), task, seed, tests)))

@@ -43,7 +43,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> l
     """All agents, the longest of the last ones first. world: the file in run_dir that they train in."""
     seeds = fresh_seeds(seed, UNSEEN, plan.agents).tolist()
     jobs = [UnseenAgent(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
-    order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
+    order = sorted(plan.learners, key=_length) if plan.library else plan.learners
     for where in plan.places:
         for learner in order:
             steps = plan.steps_at(learner, where)
@@ -54,6 +54,11 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> l
                 for s in seeds[: plan.agents_at(learner, where)]
             ]
     return jobs
+
+
+def _length(learner: str) -> int:
+    """Rank of a learner of Stable-Baselines3 among those that take longest."""
+    return ("sac", "td3", "ppo", "a2c", "dqn").index(learner.removesuffix(peers.NORMALISED))
 
 
 # --------------------------------------------------------------------------------------------------- finished agents

@@ -207,13 +207,15 @@ def _of_library(job: UnseenAgent, envs: Environments) -> dict[str, Any]:
     torch.set_num_threads(1)
     world = job.where == WORLD
     env = envs.world() if world else envs.real()
-    model = peers.algorithm(job.learner)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu")
+    kind, seen = peers.algorithm(job.learner), peers.shown(job.learner, env)
+    model = kind("MlpPolicy", seen, seed=job.seed % 2**31, device="cpu")
     status = peers.learn(model, job.steps)
     returns: list[float] = []
     tested = 0
     if status == OK:
         test = envs.real()
-        returns, tested = _played(test, lambda o: _greedy(model, o), job)
+        pupil = peers.pupil(model)
+        returns, tested = _played(test, lambda o: _greedy(pupil, o), job)
         test.close()
     env.close()
     return _row(returns, model.num_timesteps, 0 if world else model.num_timesteps, tested, REASONS[status])

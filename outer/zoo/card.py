@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import envolve
+from envolve.agents.peers import NORMALISED
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
 from envolve.outer.auto.unseen import REAL, WORLD
@@ -79,18 +80,19 @@ def command_of(run_dir: Path) -> str:
 
 def text_of(card: Mapping[str, Any]) -> str:
     """A card for people."""
+    width = max([8, *(len(agent) + 2 for agent in card["unseen"])])
     lines = [
         f"envolve/{card['name']}", "", card["about"],
         f"Real steps: {card['real_steps']:,}. Seed {card['seed']}. Licence {card['licence']}.", "",
         f"Agents that it never saw ({card['library']}, default hyperparameters), tested on {card['task']};",
-        "mean return and 95 % interval over n agents:", "",
-        f"  {'agent':<8}{'steps':>8}{'n':>4}   {'trained in the world':<30}trained on the task",
+        "mean return and 95 % interval over n agents" + _normalised(card["unseen"]), "",
+        f"  {'agent':<{width}}{'steps':>8}{'n':>4}   {'trained in the world':<30}trained on the task",
     ]  # fmt: skip
     for agent, figure in card["unseen"].items():
         other = card.get("on_task", {}).get(agent)
-        start = f"  {agent:<8}{figure['train_steps']:>8,}{figure['agents']:>4}"
+        start = f"  {agent:<{width}}{figure['train_steps']:>8,}{figure['agents']:>4}"
         lines.append(f"{start}   {_cell(figure):<30}{_cell(other)}")
-    lines += [f"  {'random':<8}{'':>12}   {'':<30}{_cell(card['random'])}", ""]
+    lines += [f"  {'random':<{width}}{'':>12}   {'':<30}{_cell(card['random'])}", ""]
     lines += [
         "  import gymnasium, envolve.worlds",
         f'  env = gymnasium.make("envolve/{card["name"]}")',
@@ -98,6 +100,12 @@ def text_of(card: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
+
+
+def _normalised(agents: Mapping[str, Any]) -> str:
+    """End of the sentence above the figures."""
+    some = any(agent.endswith(NORMALISED) for agent in agents)
+    return f";\n*{NORMALISED}: behind VecNormalize, in the world and on the task:" if some else ":"
 
 
 def _cell(figure: Any) -> str:

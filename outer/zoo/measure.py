@@ -71,12 +71,14 @@ def tested(
     bounds: tuple[float, float] | None,
     longest: int,
 ) -> report.Findings:
-    """Trains unseen agents in a world, and on its task for as many steps. fit: the kinds that there are. jobs_of: all
-    agents of a plan. Finished agents are in ``folder``, so that an interrupted call goes on. bounds: worst and best
-    possible return; longest: steps of the task's episodes. Raises ConfigError, RunError."""
+    """Trains unseen agents in a world, and on its task for as many steps. fit: the kinds that there are; those that see
+    normalised observations train for who asks for them. jobs_of: all agents of a plan. Finished agents are in
+    ``folder``, so that an interrupted call goes on. bounds: worst and best possible return; longest: steps of the
+    task's episodes. Raises ConfigError, RunError."""
+    known = [*fit, *(f"{name}{peers.NORMALISED}" for name in fit if library)]
     for learner in how.learners:
-        if learner not in fit:
-            raise ConfigError([unknown("--learners", learner, fit)])
+        if learner not in known:
+            raise ConfigError([unknown("--learners", learner, known)])
     learners = how.learners or tuple(fit)
     plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), episodes_of(longest), library, ten=False)
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ import gymnasium
 import pytest
 
 import envolve.worlds
+from envolve.agents import peers
 from envolve.worlds.shelf import names
 from examples import zoo_ppo
 from tests.test_wheel import run, wheel  # noqa: F401  a fixture
@@ -104,18 +105,20 @@ def test_an_agent_learns_in_seconds_what_the_card_promises(name: str, steps: int
 def test_stable_baselines3_learns_what_the_card_promises(name: str) -> None:
     """One agent in each of three worlds, and in all that the example's PPO is not for. One agent has 80 % of the way
     from random actions to the card's mean, in robots' worlds, where agents differ by half, at least 50 %."""
-    sb3 = pytest.importorskip("stable_baselines3")
+    pytest.importorskip("stable_baselines3")
     if not is_installed(name):
         pytest.skip(f"{envolve.worlds.card(name)['task']} is not installed")
     card, kind = envolve.worlds.card(name), best_kind(name)
-    model = getattr(sb3, kind.upper())("MlpPolicy", gymnasium.make(f"envolve/{name}"), seed=0, device="cpu")
+    shown = peers.shown(kind, gymnasium.make(f"envolve/{name}"))
+    model = peers.algorithm(kind)("MlpPolicy", shown, seed=0, device="cpu")
     model.learn(card["unseen"][kind]["train_steps"])
+    pupil = peers.pupil(model)
     env, returns = envolve.worlds.make_task(name), []
     for episode in range(10):
         observation, _ = env.reset(seed=episode)
         total, over = 0.0, False
         while not over:
-            action = model.predict(observation, deterministic=True)[0]
+            action = pupil.predict(observation, deterministic=True)[0]
             observation, reward, terminated, truncated, _ = env.step(action)
             total, over = total + float(reward), terminated or truncated
         returns.append(total)

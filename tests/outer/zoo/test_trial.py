@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium.spaces import Discrete, MultiDiscrete
 
@@ -15,6 +16,7 @@ from envolve.experiments import worlds
 from envolve.outer.auto import report, unseen
 from envolve.outer.auto.unseen import RANDOM
 from envolve.outer.zoo import trial
+from envolve.outer.zoo.card import text_of
 from envolve.outer.zoo.trial import ZooAgent
 from envolve.worlds import shelf
 
@@ -105,3 +107,28 @@ def test_one_agent_of_the_library_in_a_world_and_on_its_task() -> None:
         row = unseen.train_one(ZooAgent("", "a2c", where, 40, 3, 2, True, CARTPOLE))
         assert not row["failed"] and len(row["test_returns"]) == 2 and row["train_steps"] == 40
         assert row["real_steps"] == (0 if where == "world" else 40)
+
+
+@pytest.mark.parametrize("name", ["ppo", "ppo_normalised"])
+def test_a_normalised_learner_is_tested_with_what_it_saw(name: str) -> None:
+    """In Hopper's world, whose features differ in spread, and on its task."""
+    pytest.importorskip("stable_baselines3")
+    model = peers.algorithm(name)("MlpPolicy", peers.shown(name, shelf.make(HOPPER)), n_steps=64, seed=0)
+    assert peers.learn(model, 512) == 0
+    pupil, env = peers.pupil(model), model.get_vec_normalize_env()
+    assert (env is None) == (pupil is model) == (name == "ppo")
+    observation = np.linspace(-1, 1, 11)
+    seen = observation if env is None else env.normalize_obs(observation)
+    assert np.array_equal(pupil.predict(observation, deterministic=True)[0], model.predict(seen, deterministic=True)[0])
+    if env is not None:
+        assert env.obs_rms.count > 500 and not env.norm_reward
+    row = unseen.train_one(ZooAgent("", name, "world", 2048, 3, 1, True, HOPPER))
+    assert not row["failed"] and row["train_steps"] == 2048 and row["test_steps"] > 0
+
+
+def test_normalised_learners_are_trained_for_who_asks(copy: Path, jobs: list[ZooAgent], tmp_path: Path) -> None:
+    words = ["test", HOPPER, "--learners", "td3_normalised", "ppo", "--results-dir", str(tmp_path), "--workers", "1"]
+    assert worlds.main([*words, "--save"]) == 0
+    assert [j.learner for j in jobs if j.where == "world"][0] == "td3_normalised", "the longest first"
+    text = text_of(json.loads(copy.read_text()))
+    assert "*_normalised: behind VecNormalize" in text and "\n  td3_normalised  " in text
