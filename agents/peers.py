@@ -31,7 +31,7 @@ def version() -> str:
 
 def algorithm(name: str) -> Any:
     """Class of the learner. name: of NAMES, with or without NORMALISED. Raises ImportError: the package is missing."""
-    return getattr(importlib.import_module(PACKAGE), name.removesuffix(NORMALISED).upper())
+    return getattr(importlib.import_module(PACKAGE), name.partition(NORMALISED)[0].upper())
 
 
 def defaults(name: str) -> dict[str, Any]:
