@@ -39,7 +39,7 @@ from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.greedy import policies  # noqa: E402
 from envolve.agents.peers import NORMALISED  # noqa: E402
-from envolve.agents.train import Hardware, train  # noqa: E402
+from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.export import WorldEnv, load_world  # noqa: E402
@@ -136,7 +136,7 @@ def cell(
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
         if seen:
-            greedy = policies(name, hyper, None, task, result.weights, keys)
+            greedy = policies(name, of_one_step_episodes(hyper, None), None, task, result.weights, keys)
             returns = [float(np.mean(own)) for own in units.test_returns(task, greedy, seen, keys, tests)]
     return {
         "place": place,

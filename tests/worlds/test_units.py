@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,15 @@ def test_policies_are_tested_as_those_that_train() -> None:
     greedy = continuous_control.policies(name, learner, None, task, result.weights, keys)
     returns = units.test_returns(task, greedy, same, keys, 3)
     np.testing.assert_allclose(returns, result.test_return, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("learner", ["td3_normalised", "sac_normalised", "ppo_normalised"])
+def test_a_cell_of_agents_in_these_units(monkeypatch: pytest.MonkeyPatch, learner: str) -> None:
+    monkeypatch.setattr(continuous_control, "train", functools.partial(train, backend="torch"))
+    config = Path("configs/zoo/half_cheetah.yaml")
+    steps = 2048 if learner.startswith("ppo") else 110
+    row = continuous_control.cell(config, WORLD.parents[1], "distilled", learner, 0, 2, steps, 1, "cpu")
+    assert np.isfinite(row["returns"]).all() and len(set(row["returns"])) == 2
 
 
 def test_what_has_no_such_units_is_refused(tmp_path: Path) -> None:
