@@ -9,7 +9,6 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from envolve.agents import peers
 from envolve.core import interrupt
 
 if __name__ == "__main__":
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 import tyro
 
+from envolve.agents import peers
 from envolve.envs.task import NEVER_SOLVED, Task
 from envolve.envs.worlds.file import WorldFile
 from envolve.experiments import evaluate_proxy
