@@ -64,10 +64,9 @@ def prepare(
     for learner in learners:
         if learner not in fitting:
             words = unknown("--learners", learner, fitting)
-            library_is = (
-                "; Stable-Baselines3, which has it, is not installed" if learner in peers.NAMES and not library else ""
-            )
-            raise ConfigError([words + library_is])
+            if learner in unseen_learners(facts.continuous, [], True) and not library:
+                words += "; Stable-Baselines3, which has it, is not installed"
+            raise ConfigError([words])
     choice = replace(choice, init=_init_of(overrides, choice.init), learners=tuple(learners))
     first = _unseen(plan(facts, choice, fitting, library), fitting, learners)
     data = _checked(plan(facts, choice, first, library), measured, overrides)[0].data

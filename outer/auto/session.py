@@ -196,7 +196,6 @@ def read_session(run_dir: Path) -> Session:
     if not (run_dir / CONFIG_FILE).is_file():
         raise ConfigError([f"--resume: found no {CONFIG_FILE} in {str(run_dir)!r}, expected the folder of a run"])
     config = load_config(run_dir / CONFIG_FILE)
-    if of.library:
-        if not peers.installed():
-            raise RunError("the report was begun with Stable-Baselines3, which is not installed now")
+    if of.library and not peers.installed():
+        raise RunError("the report was begun with Stable-Baselines3, which is not installed now")
     return Session(run_dir, config, env, world, learner, search, of, steps, workers)
