@@ -57,7 +57,8 @@ def results(out: Path, kinds: Mapping[str, type]) -> list[Row]:
 
 
 def _rows(out: Path) -> dict[str, Row]:
-    """Rows by the cell's name. A last line that was cut off is none. Raises RunError."""
+    """Rows by the cell's name; of two lines of one cell the second counts. A last line that was cut off is none.
+    Raises RunError."""
     path = out / CELLS
     rows = {}
     lines = read_text(path).split("\n")[:-1] if path.exists() else []
@@ -80,18 +81,27 @@ def demand(out: Path, wanted: Callable[[Row], Row]) -> None:
                 raise RunError(f"{out / CELLS}: {name}: {found}; choose another --out, or remove the line")
 
 
-def work(out: Path, cells: Iterable[tuple[Any, ...]], run: Callable[..., Row], shown: Callable[[Row], str]) -> None:
+def work(
+    out: Path,
+    cells: Iterable[tuple[Any, ...]],
+    run: Callable[..., Row],
+    shown: Callable[[Row], str],
+    agents: Callable[..., int] | None = None,
+) -> None:
     """Runs the cells that are missing. cells: their names, in order; run: takes the parts of a name, gives a row, to
-    which ``cpu_seconds`` is added; shown: what is said of a row. Several processes may share ``out`` if they have
-    different cells."""
+    which ``cpu_seconds`` is added; shown: what is said of a row; agents: takes the parts, says how many ``returns`` a
+    row must have. One with fewer is run again, with its returns as a last argument, and the new row replaces it.
+    Several processes may share ``out`` if they have different cells."""
     out.mkdir(parents=True, exist_ok=True)
     for parts in cells:
         name = "-".join(map(str, parts))
-        if name in _rows(out):
+        old = _rows(out).get(name)
+        if old is not None and (agents is None or len(old["returns"]) >= agents(*parts)):
             continue
         began = time.process_time()
-        row = run(*parts)
-        row["cpu_seconds"] = round(time.process_time() - began, 1)
+        row = run(*parts) if old is None else run(*parts, old["returns"])
+        earlier = 0.0 if old is None else old["cpu_seconds"]
+        row["cpu_seconds"] = round(earlier + time.process_time() - began, 1)
         append(out / CELLS, {"cell": name, **row})
         print(f"{' '.join(map(str, parts))}: {shown(row)}, {row['cpu_seconds']:.0f} CPU-s", flush=True)
 

@@ -8,7 +8,8 @@
 Every run counts: no world is chosen. "distilled" is the world that a run began with. Agents have Stable-Baselines3's
 default hyperparameters (SETTINGS) and are this project's; sb3_* are its own. They train for --steps steps, or for as
 many whole rollouts as fit into them, and are tested greedily in --tests episodes of full length on the task. Ctrl-C
-loses one generation or one cell at most: the same command goes on.
+loses one generation or one cell at most: the same command goes on, and with more --agents it trains those that are
+missing.
 
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
 Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
@@ -101,15 +102,15 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
 
 
 def cell(
-    config: Path, out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int, device: str
+    config: Path, out: Path, place: str, learner: str, seed: int, agents: range, steps: int, tests: int, device: str
 ) -> dict[str, Any]:
-    """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents.
-    device: where agents of this project learn, "cpu" or "cuda"."""
+    """Trains agents of one kind in one place -> its row. seed: of the world, on the task of the agents; agents: their
+    numbers, which seed them; device: where agents of this project learn, "cpu" or "cuda"."""
     data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
     path = None if place == TASK else str(out / f"run-{seed}" / FILES[place])
-    keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
+    keys = np.asarray(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in library_agents.NAMES:
 
         def make() -> WorldEnv:
@@ -132,7 +133,7 @@ def cell(
         assert isinstance(hyper, PPOSection) == (name == "ppo")
         kind, flat = ("real", torch.zeros(1)) if path is None else ("se", read_world(path).flat)
         seen = units.units_of(task, section, flat) if normalise else None
-        worlds = (units.in_units(task, section, flat, seen) if seen else flat).repeat(agents, 1)
+        worlds = (units.in_units(task, section, flat, seen) if seen else flat).repeat(len(agents), 1)
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
         if seen:
@@ -150,6 +151,7 @@ def cell(
 
 def test(args: argparse.Namespace) -> None:
     """All cells that are missing, of the worlds that there are. The task alone needs no world."""
+    cells.demand(args.out, lambda row: {"tests": args.tests})
     names, seeds = [], range(args.first, args.seeds)
     for place in args.test:
         found = [s for s in seeds if place == TASK or (args.out / f"run-{s}" / FILES[place]).exists()]
@@ -158,11 +160,17 @@ def test(args: argparse.Namespace) -> None:
             raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
         names += itertools.product([place], args.learners or [*SETTINGS], [args.steps], found)
 
-    def run(place: str, learner: str, steps: int, seed: int) -> dict[str, Any]:
-        agents = args.library_agents if learner in library_agents.NAMES else args.agents
-        return cell(args.config, args.out, place, learner, seed, agents, steps, args.tests, args.device)
+    def agents(place: str, learner: str, steps: int, seed: int) -> int:
+        count = args.library_agents if learner in library_agents.NAMES else args.agents
+        assert isinstance(count, int)
+        return count
 
-    cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)))
+    def run(place: str, learner: str, steps: int, seed: int, had: Sequence[float] = ()) -> dict[str, Any]:
+        numbers = range(len(had), agents(place, learner, steps, seed))
+        row = cell(args.config, args.out, place, learner, seed, numbers, steps, args.tests, args.device)
+        return {**row, "returns": [*had, *row["returns"]]}
+
+    cells.work(args.out, names, run, lambda row: str(np.round(row["returns"], 1)), agents)
 
 
 def table(out: Path) -> str:

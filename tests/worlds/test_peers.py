@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from benchmarks.common import cells, harness
 from benchmarks.common.settings import SETTINGS
 from benchmarks.worlds import continuous_control, continuous_figure, library_agents, zoo
 from envolve.agents import peers
+from envolve.agents.train import train
 from envolve.envs.task import make_task
 from envolve.envs.worlds.export import WorldEnv
 from envolve.envs.worlds.file import read_world
@@ -65,6 +68,27 @@ def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str], wor
 def test_agents_without_worlds_are_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert continuous_control.main([CONFIG, "--out", str(tmp_path), "--test", "evolved"]) == 1
     assert "found no run-N/model.pt of the seeds 0 to 4" in capsys.readouterr().err
+
+
+def test_more_agents_are_those_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = continuous_control.cell
+
+    def cell(*args: Any) -> dict[str, Any]:
+        trained.append(args[5])
+        return real(*args)
+
+    def go(out: str, agents: int, tests: int = 1) -> int:
+        words = ["--test", "task", "--learners", "td3", "--steps", "110", "--seeds", "1", "--tests", str(tests)]
+        return continuous_control.main([CONFIG, "--out", str(tmp_path / out), *words, "--agents", str(agents)])
+
+    trained: list[range] = []
+    monkeypatch.setattr(continuous_control, "cell", cell)
+    monkeypatch.setattr(continuous_control, "train", functools.partial(train, backend="torch"))
+    assert go("parts", 1) == go("parts", 1) == go("parts", 3) == go("parts", 2) == go("whole", 3) == 0
+    assert trained == [range(1), range(1, 3), range(3)]
+    (parts,), (whole,) = (cells.results(tmp_path / name, continuous_control.READ) for name in ("parts", "whole"))
+    np.testing.assert_allclose(parts["returns"], whole["returns"], rtol=1e-5)
+    assert go("parts", 4, tests=2) == 1, "agents of other tests are not added to these"
 
 
 @pytest.mark.parametrize("learner", ["ppo", "a2c"])

@@ -55,7 +55,7 @@ def test_a_cell_of_agents_in_these_units(monkeypatch: pytest.MonkeyPatch, learne
     monkeypatch.setattr(continuous_control, "train", functools.partial(train, backend="torch"))
     config = Path("configs/zoo/half_cheetah.yaml")
     steps = 2048 if learner.startswith("ppo") else 110
-    row = continuous_control.cell(config, WORLD.parents[1], "distilled", learner, 0, 2, steps, 1, "cpu")
+    row = continuous_control.cell(config, WORLD.parents[1], "distilled", learner, 0, range(2), steps, 1, "cpu")
     assert np.isfinite(row["returns"]).all() and len(set(row["returns"])) == 2
 
 
@@ -66,4 +66,4 @@ def test_what_has_no_such_units_is_refused(tmp_path: Path) -> None:
         units.units_of(make_task(found.env_name), section, found.flat)
     config = Path("configs/zoo/half_cheetah.yaml")
     with pytest.raises(RunError, match="--learners td3_normalised: found task, expected worlds"):
-        continuous_control.cell(config, tmp_path, "task", "td3_normalised", 0, 1, 10, 1, "cpu")
+        continuous_control.cell(config, tmp_path, "task", "td3_normalised", 0, range(1), 10, 1, "cpu")
