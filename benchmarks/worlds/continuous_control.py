@@ -13,9 +13,10 @@ missing.
 
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
 Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
-is RL Zoo's for Pendulum. sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its
-defaults; td3_normalised and the like are this project's with the same numbers, in worlds (units.py); sb3_ppo_rl_zoo
-and sb3_a2c_rl_zoo are RL Zoo's for the task (rl_zoo.yaml).
+is RL Zoo's for Pendulum; td3_noise is TD3 that explores with a noise of 0.1, as RL Zoo's does (by default with none).
+sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its defaults; td3_normalised and
+the like are this project's with the same numbers, in worlds (units.py); sb3_ppo_rl_zoo and sb3_a2c_rl_zoo are RL Zoo's
+for the task (rl_zoo.yaml).
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ OFF: dict[str, Any] = dict(batch_size=256, tau=0.005, hidden_size=256, hidden_la
 TD3: dict[str, Any] = dict(**OFF, lr=1e-3, policy_delay=2, action_std=0.0)
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defaults -> our learner and its settings
     "td3": ("td3", TD3),
+    "td3_noise": ("td3", {**TD3, "action_std": 0.1}),
     "ddpg": ("td3", {**TD3, "policy_delay": 1, "twin": False, "policy_std": 0.0}),
     "sac": ("sac", {**OFF, "lr": 3e-4, "alpha": 1.0}),
     "ppo": ("ppo", PPO),
