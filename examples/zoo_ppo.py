@@ -1,6 +1,7 @@
 """PPO in one file, after CleanRL's, trained in a world of the zoo and tested on its task. Needs torch and Gymnasium:
 
     python3 examples/zoo_ppo.py envolve/CartPole-v1-bandit --steps 20000
+    python3 examples/zoo_ppo.py envolve/Hopper-v5-bandit --normalised
 
 Every episode in the world is one step, so an advantage is the reward minus its prediction.
 """
@@ -43,10 +44,10 @@ class Agent(nn.Module):
         return policy.log_prob(action) if self.discrete else policy.log_prob(action).sum(-1)
 
 
-def train(world: str, steps: int, seed: int) -> Agent:
-    """Trains an agent in the world alone."""
+def train(world: str, steps: int, seed: int, normalised: bool = False) -> Agent:
+    """Trains an agent in the world alone. normalised: it sees observations in units of their spread in the world."""
     torch.manual_seed(seed)
-    envs = gymnasium.make_vec(world, num_envs=NUM_ENVS, autoreset_mode="SameStep")
+    envs = gymnasium.make_vec(world, num_envs=NUM_ENVS, autoreset_mode="SameStep", normalised=normalised)
     space = envs.single_action_space
     discrete = isinstance(space, Discrete)
     agent = Agent(envs.single_observation_space.shape[0], int(space.n) if discrete else space.shape[0], discrete)
@@ -80,9 +81,9 @@ def train(world: str, steps: int, seed: int) -> Agent:
     return agent
 
 
-def test(agent: Agent, world: str, episodes: int) -> float:
-    """Mean return of the greedy agent on the task of a world."""
-    env = envolve.worlds.make_task(world)
+def test(agent: Agent, world: str, episodes: int, normalised: bool = False) -> float:
+    """Mean return of the greedy agent on the task of a world, with observations as in training."""
+    env = envolve.worlds.make_task(world, normalised)
     returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=episode)
@@ -103,13 +104,13 @@ def main() -> None:
     parser.add_argument("world", nargs="?", default="envolve/CartPole-v1-bandit")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--normalised", action="store_true", help="observations in units of their spread: for robots")
     args = parser.parse_args()
     torch.set_num_threads(1)
     task = envolve.worlds.card(args.world)["task"]
-    agent = train(args.world, args.steps, args.seed)
-    print(
-        f"{args.steps:,} steps in {args.world}; mean return of 20 episodes on {task}: {test(agent, args.world, 20):.4g}"
-    )
+    agent = train(args.world, args.steps, args.seed, args.normalised)
+    mean = test(agent, args.world, 20, args.normalised)
+    print(f"{args.steps:,} steps in {args.world}; mean return of 20 episodes on {task}: {mean:.4g}")
 
 
 if __name__ == "__main__":

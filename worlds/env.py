@@ -77,7 +77,7 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
         self._generators: list[np.random.Generator] = []
         self._uniforms = np.zeros((num_envs, BLOCK, world.bandit.uniforms))
         self._at = 0  # contexts of the block that were used
-        self._seen: np.ndarray | None = None  # contexts in the task's units [BLOCK, N, *shape]
+        self._seen: np.ndarray | None = None  # contexts as an agent sees them [BLOCK, N, *shape]
         self._parts = np.zeros(0)  # their share of the first layer [BLOCK, N, H]
         self._over = False
 
@@ -157,6 +157,8 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
 
 
 def own_units(world: ZooWorld, contexts: np.ndarray) -> np.ndarray:
-    """Contexts [..., F] in the task's units and shape, float32 [..., *shape]."""
+    """Contexts [..., F] in the units and the shape that an agent sees, float32 [..., *shape]."""
     own = (contexts * world.scale + world.mean).astype(np.float32)
+    if world.bound < np.inf:
+        np.clip(own, -world.bound, world.bound, out=own)
     return own.reshape(contexts.shape[:-1] + world.observation.shape)

@@ -73,6 +73,7 @@ class ZooWorld(NamedTuple):
     observation: spaces.Box  # in the task's own units
     action: Action
     wrappers: tuple[tuple[str, dict[str, Any]], ...] = ()  # of the task: of WRAPPERS, each with its arguments
+    bound: float = math.inf  # what an agent sees is clipped to [-bound, bound]
 
 
 def read_world(path: Path) -> ZooWorld:

@@ -73,18 +73,25 @@ def card(name: str) -> dict[str, Any]:
     return dict(content)
 
 
-def make(name: str) -> ZooEnv:
-    """What ``gymnasium.make`` calls. Raises WorldError."""
+def make(name: str, normalised: bool = False) -> ZooEnv:
+    """What ``gymnasium.make`` calls. normalised: see ``make_vec``. Raises WorldError."""
     from envolve.worlds.env import ZooEnv
 
-    return ZooEnv(open_world(name))
+    return ZooEnv(_seen(open_world(name), normalised))
 
 
-def make_vec(name: str, num_envs: int, **options: Any) -> ZooVectorEnv:
-    """What ``gymnasium.make_vec`` calls. options: of ``ZooVectorEnv``. Raises WorldError, ValueError."""
+def make_vec(name: str, num_envs: int, normalised: bool = False, **options: Any) -> ZooVectorEnv:
+    """What ``gymnasium.make_vec`` calls. normalised: observations are in units of their own spread, as
+    ``make_task(name, normalised=True)`` has them; options: of ``ZooVectorEnv``. Raises WorldError, ValueError."""
     from envolve.worlds.env import ZooVectorEnv
 
-    return ZooVectorEnv(open_world(name), num_envs, **options)
+    return ZooVectorEnv(_seen(open_world(name), normalised), num_envs, **options)
+
+
+def _seen(world: ZooWorld, normalised: bool) -> ZooWorld:
+    from envolve.worlds import units
+
+    return units.normalised(world) if normalised else world
 
 
 def register_all() -> None:

@@ -9,15 +9,21 @@ from gymnasium import spaces, wrappers
 
 from envolve.worlds.file import WorldError, ZooWorld
 from envolve.worlds.shelf import open_world
+from envolve.worlds.units import box, units_of
 
 LIMIT = 1000  # steps of an episode where the task sets no limit
 
 
-def make_task(name: str, **options: Any) -> gymnasium.Env[Any, Any]:
+def make_task(name: str, normalised: bool = False, **options: Any) -> gymnasium.Env[Any, Any]:
     """The environment of Gymnasium whose policy the world ``name`` teaches: with the wrappers that the world was made
-    for, flat observations [F], and an end, after LIMIT steps where the task sets none. options: of ``gymnasium.make``.
-    Raises WorldError, and what ``gymnasium.make`` raises."""
-    return task_of(open_world(name), **options)
+    for, flat observations [F], and an end, after LIMIT steps where the task sets none. normalised: for agents of the
+    world that ``gymnasium.make("envolve/NAME", normalised=True)`` makes; options: of ``gymnasium.make``. Raises
+    WorldError, and what ``gymnasium.make`` raises."""
+    world = open_world(name)
+    env = task_of(world, **options)
+    if not normalised:
+        return env
+    return wrappers.TransformObservation(env, units_of(world).of, box(env.observation_space.shape or ()))
 
 
 def task_of(world: ZooWorld, **options: Any) -> gymnasium.Env[Any, Any]:

@@ -13,7 +13,8 @@ missing.
 
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
 Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
-is RL Zoo's for Pendulum; td3_noise is TD3 that explores with a noise of 0.1, as RL Zoo's does (by default with none).
+is RL Zoo's for Pendulum; ppo_example has the numbers of examples/zoo_ppo.py: smaller rollouts, larger minibatches;
+td3_noise is TD3 that explores with a noise of 0.1, as RL Zoo's does (by default with none).
 sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its defaults; td3_normalised and
 the like are this project's with the same numbers, in worlds (units.py); sb3_ppo_rl_zoo and sb3_a2c_rl_zoo are RL Zoo's
 for the task (rl_zoo.yaml).
@@ -79,6 +80,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defau
     "sac": ("sac", {**OFF, "lr": 3e-4, "alpha": 1.0}),
     "ppo": ("ppo", PPO),
     "ppo_fast": ("ppo", {**PPO, "lr": 1e-3}),
+    "ppo_example": ("ppo", {**PPO, "lr": 1e-3, "rollout_steps": 1024, "minibatches": 4, "ent_coef": 0.001}),
 }
 OWN = [*SETTINGS, *(f"{name}{NORMALISED}" for name in SETTINGS)]
 AGENTS = [*OWN, *library_agents.NAMES]
@@ -128,7 +130,8 @@ def cell(
         own = {"train_steps": steps, "train_episodes": steps, "early_out_min_steps": steps + 1}
         own["test_episodes"] = 1 if normalise else tests
         if name == "ppo":
-            own["train_steps"] = steps // 2048 * 2048 - 2047
+            rollout = values["rollout_steps"]
+            own["train_steps"] = steps // rollout * rollout - rollout + 1
         else:  # FIRST random actions, in episodes
             own["init_episodes"] = FIRST if place != TASK else max(1, FIRST // task.max_steps)
         hyper = LEARNERS[name].section(**{**values, **own})

@@ -24,9 +24,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
 from envolve.envs.worlds.world import world_nets
-
-CONTEXTS = 10_000  # as many as an agent sees
-CLIP, EPSILON = 10.0, 1e-8  # of VecNormalize
+from envolve.worlds.units import CLIP, CONTEXTS, EPSILON
 
 
 @dataclass(frozen=True)
