@@ -31,7 +31,17 @@ def version() -> str:
 
 def algorithm(name: str) -> Any:
     """Class of the learner. name: of NAMES, with or without NORMALISED. Raises ImportError: the package is missing."""
-    return getattr(importlib.import_module(PACKAGE), name.partition(NORMALISED)[0].upper())
+    return getattr(importlib.import_module(PACKAGE), plain(name).upper())
+
+
+def plain(name: str) -> str:
+    """The learner's name without NORMALISED."""
+    return name.partition(NORMALISED)[0]
+
+
+def normalises(name: str) -> bool:
+    """Returns whether the learner of this name sees normalised observations."""
+    return name.endswith(NORMALISED)
 
 
 def defaults(name: str) -> dict[str, Any]:
@@ -58,7 +68,7 @@ def whole_rollouts(name: str, steps: int) -> int:
 
 def shown(name: str, env: Any) -> Any:
     """The environment as the learner of this name sees it. Rewards stay as they are."""
-    if not name.endswith(NORMALISED):
+    if not normalises(name):
         return env
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 

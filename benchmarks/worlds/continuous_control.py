@@ -41,7 +41,7 @@ from benchmarks.worlds import library_agents, units  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.greedy import policies  # noqa: E402
-from envolve.agents.peers import NORMALISED  # noqa: E402
+from envolve.agents.peers import NORMALISED, normalises, plain  # noqa: E402
 from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
@@ -123,10 +123,10 @@ def cell(
         known = data["env_name"]
         returns = [library_agents.mean_return(learner, make, task, known, int(key), steps, tests) for key in keys]
     else:
-        normalise = learner.endswith(NORMALISED)
+        normalise = normalises(learner)
         if normalise and path is None:
             raise RunError(f"--learners {learner}: found {TASK}, expected worlds: there sb3_{learner} learns")
-        name, values = SETTINGS[learner.removesuffix(NORMALISED)]
+        name, values = SETTINGS[plain(learner)]
         own = {"train_steps": steps, "train_episodes": steps, "early_out_min_steps": steps + 1}
         own["test_episodes"] = 1 if normalise else tests
         if name == "ppo":

@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from envolve.agents import peers
-from envolve.agents.peers import NORMALISED
+from envolve.agents.peers import NORMALISED, normalises, plain
 from envolve.envs.task import Task
 from envolve.outer.checkpoint import RunError
 
@@ -57,9 +57,9 @@ def mean_return(
     from envolve.experiments.paper.common.baselines3 import tested
 
     torch.set_num_threads(1)
-    learner = name.removeprefix("sb3_").removesuffix(NORMALISED).removesuffix(RL_ZOO)
+    learner = plain(name).removeprefix("sb3_").removesuffix(RL_ZOO)
     settings = rl_zoo(task_id, learner) if name.endswith(RL_ZOO) else {}
-    normalise = settings.pop("normalize", False) or name.endswith(NORMALISED)
+    normalise = settings.pop("normalize", False) or normalises(name)
     envs = DummyVecEnv([make] * settings.pop("envs", 1))
     reward = {"gamma": settings.get("gamma", 0.99)} if name.endswith(RL_ZOO) else {"norm_reward": False}
     env = VecNormalize(envs, **reward) if normalise else envs

@@ -58,7 +58,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> l
 
 def _length(learner: str) -> int:
     """Rank of a learner of Stable-Baselines3 among those that take longest."""
-    return ("sac", "td3", "ppo", "a2c", "dqn").index(learner.removesuffix(peers.NORMALISED))
+    return ("sac", "td3", "ppo", "a2c", "dqn").index(peers.plain(learner))
 
 
 # --------------------------------------------------------------------------------------------------- finished agents

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import envolve
-from envolve.agents.peers import NORMALISED
+from envolve.agents.peers import NORMALISED, normalises
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
 from envolve.outer.auto.unseen import REAL, WORLD
@@ -104,7 +104,7 @@ def text_of(card: Mapping[str, Any]) -> str:
 
 def _normalised(agents: Mapping[str, Any]) -> str:
     """End of the sentence above the figures."""
-    some = any(agent.endswith(NORMALISED) for agent in agents)
+    some = any(map(normalises, agents))
     return f";\n*{NORMALISED}: behind VecNormalize, in the world and on the task:" if some else ":"
 
 

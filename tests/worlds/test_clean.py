@@ -101,6 +101,17 @@ def test_an_agent_learns_in_seconds_what_the_card_promises(name: str, steps: int
 
 
 @pytest.mark.slow
+def test_normalised_observations_help_the_example_in_a_robot_s_world() -> None:
+    """docs/zoo.md: three agents have 592 without and 2,689 with them."""
+    name = "Hopper-v5-bandit-2"
+    plain, normalised = (
+        sum(zoo_ppo.test(zoo_ppo.train(f"envolve/{name}", 10_240, seed, units), name, 5, units) for seed in range(3))
+        for units in (False, True)
+    )
+    assert normalised > 2 * plain
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*names()[:3], *(n for n in names()[3:] if best_kind(n) != "ppo")])
 def test_stable_baselines3_learns_what_the_card_promises(name: str) -> None:
     """One agent in each of three worlds, and in all that the example's PPO is not for. One agent has 80 % of the way
