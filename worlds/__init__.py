@@ -6,6 +6,8 @@
 
 >>> task = envolve.worlds.make_task("CartPole-v1-bandit")  # to test agents on
 
+With ``normalised=True`` all three show observations in units of their spread, which helps in worlds of robots.
+
 ``envolve/<task>-<kind>`` is the first world of a task, ``envolve/<task>-<kind>-2`` the second. ``names()`` lists them,
 ``card(name)`` says how a world was made and what agents reach that trained in it. Torch is never imported.
 """

@@ -113,7 +113,8 @@ def cell(
     data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
-    path = None if place == TASK else str(out / f"run-{seed}" / FILES[place])
+    known_as, _, share = place.partition("_")
+    path = None if place == TASK else str(out / f"run-{seed}" / FILES[known_as])
     keys = np.asarray(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in library_agents.NAMES:
 
@@ -137,6 +138,8 @@ def cell(
         hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
         kind, flat = ("real", torch.zeros(1)) if path is None else ("se", read_world(path).flat)
+        if share:
+            flat = units.asking(task, section, flat, float(share))
         seen = units.units_of(task, section, flat) if normalise else None
         worlds = (units.in_units(task, section, flat, seen) if seen else flat).repeat(len(agents), 1)
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
@@ -159,11 +162,12 @@ def test(args: argparse.Namespace) -> None:
     cells.demand(args.out, lambda row: {"tests": args.tests})
     names, seeds = [], range(args.first, args.seeds)
     for place in args.test:
+        asked = place if place == TASK or args.action_share == 1.0 else f"{place}_{args.action_share}"
         found = [s for s in seeds if place == TASK or (args.out / f"run-{s}" / FILES[place]).exists()]
         if not found:
             seen = f"{args.out}: found no run-N/{FILES[place]} of the seeds {args.first} to {args.seeds - 1}"
             raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
-        names += itertools.product([place], args.learners or [*SETTINGS], [args.steps], found)
+        names += itertools.product([asked], args.learners or [*SETTINGS], [args.steps], found)
 
     def agents(place: str, learner: str, steps: int, seed: int) -> int:
         count = args.library_agents if learner in library_agents.NAMES else args.agents
@@ -201,7 +205,8 @@ def summary(worlds: Sequence[Sequence[float]]) -> str:
     if len(fine) > 1:
         low, high = interval(fine)
         words += f" [{low:,.1f}, {high:,.1f}], worst {min(fine):,.1f}"
-    return words + (f", {failed} failed" if failed else "") + f" ({len(worlds)} x {len(worlds[0])})"
+    counts = "/".join(map(str, sorted({len(own) for own in worlds})))
+    return words + (f", {failed} failed" if failed else "") + f" ({len(worlds)} x {counts})"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -218,6 +223,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--library-agents", type=int, default=1, help="the same of Stable-Baselines3's")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--tests", type=int, default=10)
+    parser.add_argument(
+        "--action-share", type=float, default=1.0, help="train in worlds that ask for this share of their actions"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where this project's agents learn")
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args(argv)
@@ -229,6 +237,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--seeds": [args.seeds],
     }
     cells.check_counts(parser, {**most, "--generations": [args.generations]}, 10**7)
+    if not 0 < args.action_share <= 1 or (args.action_share < 1 and set(args.learners or []) & {*library_agents.NAMES}):
+        parser.error(
+            f"--action-share: found {args.action_share}, expected above 0, at most 1, and 1 for sb3_* learners"
+        )
     if not 0 <= args.first < args.seeds:
         parser.error(f"--first: found {args.first}, expected at least 0 and less than --seeds")
     logging.basicConfig(level=logging.WARNING)

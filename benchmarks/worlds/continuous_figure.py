@@ -40,6 +40,7 @@ TASKS = {
 MORE = {  # in the table alone
     "pendulum_v1": "Pendulum-v1, normalised",
     "hopper_second": "Hopper-v5, a second run",
+    "walker2d_second": "Walker2d-v5, a second run",
     "reacher": "Reacher-v5",
     "half_cheetah_ars": "HalfCheetah-v5, experts of random search",
 }

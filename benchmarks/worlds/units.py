@@ -70,6 +70,17 @@ def in_units(task: Task, section: EnvSection, flat: Tensor, units: Units) -> Ten
     return out
 
 
+def asking(task: Task, section: EnvSection, flat: Tensor, share: float) -> Tensor:
+    """The bandit that pays for ``share`` times the action what this one pays for the action, float32 [D]: no best
+    action is at a bound. reward_net's first layer: W / share on the rows of the action."""
+    init, reward = (shape for _, shape in world_nets("se", task, section))
+    out = flat.clone()
+    offset, K, M = reward.layer_offsets()[0]
+    begin = init.size + offset
+    out[begin : begin + task.action_size * M] /= share
+    return out
+
+
 def test_returns(
     task: Task, policies: list[Callable[[Tensor], Tensor]], units: Units, keys: np.ndarray, tests: int
 ) -> list[list[float]]:

@@ -57,6 +57,8 @@ def test_the_speed_of_a_world(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--first", "5"], "--first: found 5, expected at least 0 and less than --seeds"),
         (["--test", "evolved", "--agents", "0"], "--agents: found 0"),
+        (["--action-share", "0"], "--action-share: found 0.0, expected above 0"),
+        (["--action-share", "0.9", "--learners", "sb3_td3"], "and 1 for sb3_* learners"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:

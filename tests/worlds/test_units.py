@@ -36,6 +36,17 @@ def test_a_world_in_other_units_shows_and_pays_the_same() -> None:
     assert torch.allclose(plain.step(contexts, action)[1], other.step(scaled, action)[1], atol=1e-3)
 
 
+def test_a_world_that_asks_for_a_share_pays_for_it_what_it_paid_for_the_whole() -> None:
+    found = read_world(str(WORLD))
+    task, section = make_task(found.env_name), problem.env_section(found.config)
+    plain = ContextualBandit(task, section, found.flat[None])
+    other = ContextualBandit(task, section, units.asking(task, section, found.flat, 0.5)[None])
+    u = torch.from_numpy(np.random.default_rng(1).random((1, 1000, task.observation_size)))
+    contexts, action = plain.reset(u), torch.rand(1, 1000, task.action_size) * 2 - 1
+    assert torch.equal(contexts, other.reset(u))
+    assert torch.allclose(plain.step(contexts, action)[1], other.step(contexts, 0.5 * action)[1], atol=1e-5)
+
+
 def test_policies_are_tested_as_those_that_train() -> None:
     """With units of mean 0 and deviation 1 the returns are those of ``train``."""
     found = read_world(str(WORLD))
