@@ -143,6 +143,11 @@ def test_a_committed_world_is_the_one_that_its_cells_name(path: Path) -> None:
     assert seeds <= set(range(len(list(path.parents[1].glob("run-*")))))
 
 
+def test_a_summary_says_how_many_agents_there_were() -> None:
+    assert continuous_control.summary([[1.0, 3.0], [2.0]]).startswith("2.0 [")
+    assert continuous_control.summary([[1.0, 3.0], [2.0]]).endswith("(2 x 1/2)")
+
+
 def test_means_of_cells() -> None:
     row = {"place": "task", "learner": "td3", "steps": 10, "returns": [1.0, 3.0], "seed": 0}
     more = {**row, "returns": [5.0], "seed": 1}
