@@ -67,6 +67,7 @@ setup: ## create .venv and install requirements.txt (the other targets do it for
 	    sed -i '/^hpbandster/d' $(VENV)/requirements.txt; \
 	  fi; \
 	  $(PIP_INSTALL) -r $(VENV)/requirements.txt; \
+	  $(PIP_INSTALL) --no-deps -e .; \
 	  cp requirements.txt $(STAMP); \
 	}
 
