@@ -15,6 +15,7 @@ from gymnasium.envs.registration import register
 
 from envolve.core.files import read_text
 from envolve.core.registry import nearest
+from envolve.worlds import units
 from envolve.worlds.file import WorldError, ZooWorld, read_world
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def make(name: str, normalised: bool = False) -> ZooEnv:
     """What ``gymnasium.make`` calls. normalised: see ``make_vec``. Raises WorldError."""
     from envolve.worlds.env import ZooEnv
 
-    return ZooEnv(_seen(open_world(name), normalised))
+    return ZooEnv(_as_seen(name, normalised))
 
 
 def make_vec(name: str, num_envs: int, normalised: bool = False, **options: Any) -> ZooVectorEnv:
@@ -85,12 +86,11 @@ def make_vec(name: str, num_envs: int, normalised: bool = False, **options: Any)
     ``make_task(name, normalised=True)`` has them; options: of ``ZooVectorEnv``. Raises WorldError, ValueError."""
     from envolve.worlds.env import ZooVectorEnv
 
-    return ZooVectorEnv(_seen(open_world(name), normalised), num_envs, **options)
+    return ZooVectorEnv(_as_seen(name, normalised), num_envs, **options)
 
 
-def _seen(world: ZooWorld, normalised: bool) -> ZooWorld:
-    from envolve.worlds import units
-
+def _as_seen(name: str, normalised: bool) -> ZooWorld:
+    world = open_world(name)
     return units.normalised(world) if normalised else world
 
 

@@ -100,7 +100,7 @@ def work(
             continue
         began = time.process_time()
         row = run(*parts) if old is None else run(*parts, old["returns"])
-        earlier = 0.0 if old is None else old["cpu_seconds"]
+        earlier = 0.0 if old is None else old.get("cpu_seconds", 0.0)  # not said of agents that a GPU trained
         row["cpu_seconds"] = round(earlier + time.process_time() - began, 1)
         append(out / CELLS, {"cell": name, **row})
         print(f"{' '.join(map(str, parts))}: {shown(row)}, {row['cpu_seconds']:.0f} CPU-s", flush=True)

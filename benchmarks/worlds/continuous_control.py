@@ -113,8 +113,8 @@ def cell(
     data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
-    known_as, _, share = place.partition("_")
-    path = None if place == TASK else str(out / f"run-{seed}" / FILES[known_as])
+    world, share = parts(place)
+    path = None if place == TASK else str(out / f"run-{seed}" / FILES[world])
     keys = np.asarray(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in library_agents.NAMES:
 
@@ -157,6 +157,12 @@ def cell(
     }
 
 
+def parts(place: str) -> tuple[str, str]:
+    """Place of a cell -> one of PLACES, and the --action-share of its worlds, "" for 1. E.g. "distilled_0.9"."""
+    world, _, share = place.partition("_")
+    return world, share
+
+
 def test(args: argparse.Namespace) -> None:
     """All cells that are missing, of the worlds that there are. The task alone needs no world."""
     cells.demand(args.out, lambda row: {"tests": args.tests})
@@ -183,16 +189,19 @@ def test(args: argparse.Namespace) -> None:
 
 
 def table(out: Path) -> str:
-    """Markdown: a row per learner and number of steps, a column per place."""
+    """Markdown: a row per learner, number of steps and --action-share, a column per place."""
     rows = cells.results(out, READ)
-    kinds = sorted({(r["learner"], r["steps"]) for r in rows}, key=lambda k: (AGENTS.index(k[0]), k[1]))
+    found = {(r["learner"], r["steps"], parts(r["place"])[1]) for r in rows}
+    kinds = sorted(found, key=lambda k: (AGENTS.index(k[0]), *k[1:]))
     lines = ["| agents | steps | evolved worlds | distilled worlds | on the task |", "|---|---|---|---|---|"]
-    for learner, steps in kinds:
+    for learner, steps, share in kinds:
         shown = []
         for place in PLACES:
-            own = [r for r in rows if (r["place"], r["learner"], r["steps"]) == (place, learner, steps)]
+            kind = (learner, steps, (place, share))
+            own = [r for r in rows if (r["learner"], r["steps"], parts(r["place"])) == kind]
             shown.append(summary([r["returns"] for r in own]) if own else "-")
-        lines.append(f"| {learner} | {steps:,} | {' | '.join(shown)} |")
+        asked = f", --action-share {share}" if share else ""
+        lines.append(f"| {learner}{asked} | {steps:,} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

@@ -143,6 +143,22 @@ def test_a_committed_world_is_the_one_that_its_cells_name(path: Path) -> None:
     assert seeds <= set(range(len(list(path.parents[1].glob("run-*")))))
 
 
+def test_agents_are_added_to_a_cell_of_a_gpu(tmp_path: Path) -> None:
+    """Its row has no CPU seconds."""
+    cells.append(tmp_path / cells.CELLS, {"cell": "a", "returns": [1.0]})
+    cells.work(tmp_path, [("a",)], lambda name, had=(): {"returns": [*had, 2.0]}, str, lambda name: 2)
+    (row,) = cells.results(tmp_path, {"returns": list, "cpu_seconds": float})
+    assert row["returns"] == [1.0, 2.0]
+
+
+def test_worlds_that_ask_for_a_share_have_a_row_of_their_own(tmp_path: Path) -> None:
+    row = {"learner": "td3", "steps": 10, "seed": 0}
+    for place, mean in (("distilled", 1.0), ("distilled_0.9", 2.0)):
+        cells.append(tmp_path / cells.CELLS, {"cell": place, "place": place, **row, "returns": [mean]})
+    lines = continuous_control.table(tmp_path).splitlines()[2:]
+    assert lines == ["| td3 | 10 | - | 1.0 (1 x 1) | - |", "| td3, --action-share 0.9 | 10 | - | 2.0 (1 x 1) | - |"]
+
+
 def test_a_summary_says_how_many_agents_there_were() -> None:
     assert continuous_control.summary([[1.0, 3.0], [2.0]]).startswith("2.0 [")
     assert continuous_control.summary([[1.0, 3.0], [2.0]]).endswith("(2 x 1/2)")
