@@ -64,6 +64,7 @@ UNSAID = (
     ("context_noise", 0.0),
     ("chosen_by", "return"),
     ("standardise", False),
+    ("balance", False),
     ("imitate", ""),
     ("fit_steps", 0),
     ("action_noise", 0.0),

@@ -43,6 +43,12 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     linear = [problem.ARS] if task.action_size else []
     for name in names:
         _check_learner(checker, data, task, "learner", name, [*fitting, *linear])
+    if section["balance"] and not task.action_size:
+        words = f"false: {task.name} has {kind_of(task)}, and continuous ones are balanced"
+        checker.problem(("agents", problem.EXPERT, "balance"), "true", words)
+    elif section["balance"] and problem.env_section(data).stored_contexts:
+        words = "false with stored_contexts: contexts that are drawn are balanced"
+        checker.problem(("agents", problem.EXPERT, "balance"), "true", words)
     if section["imitate"] and section["learner"] != problem.ARS:
         words = f"nothing: only {problem.ARS} imitates, and agents.expert.learner is {section['learner']}"
         checker.problem(("agents", problem.EXPERT, "imitate"), section["imitate"], words)

@@ -163,6 +163,11 @@ class ExpertSection:
         0.0, "noise on the states that become contexts, in standard deviations of each feature", ge=0, le=10
     )
     standardise: bool = option(False, "fit the world in units of each feature's standard deviation")
+    balance: bool = option(
+        False,
+        "draw contexts at which each component of the best action is zero on average; else TD3 and DDPG may get stuck "
+        "at a bound",
+    )
     imitate: str = option(
         "",
         "ars begins with the linear policy nearest to that of this learner, which trains first; empty: with zeros",

@@ -17,6 +17,7 @@ from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import world_size
 from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section, learner_of
 from envolve.outer.config.section import ARSSection
+from envolve.outer.distil.balance import balanced
 from envolve.outer.distil.bandit import fit_bandit
 from envolve.outer.distil.expert import improved, own_states, train_experts
 from envolve.outer.distil.pupils import COSTS, judged
@@ -75,6 +76,8 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
             states = [chosen(s, section.stored_contexts, noise_keys[i]) for s in states]
         tries = TRIES if by_pupils else TRIES[:1]
         contexts = [spread(task, states[own], options.context_noise + more, noise_keys[i]) for more, own in tries]
+        if options.balance:
+            contexts = [balanced(c, one.act(c) / task.max_action, noise_keys[i]) for c in contexts]
         able = torch.stack([fitted(task, section, c, one.act, int(keys[i]), options.fit_steps) for c in contexts])
         best = 0
         if by_pupils:
