@@ -165,8 +165,8 @@ class ExpertSection:
     standardise: bool = option(False, "fit the world in units of each feature's standard deviation")
     balance: bool = option(
         False,
-        "draw contexts at which each component of the best action is zero on average; else TD3 and DDPG may get stuck "
-        "at a bound",
+        "draw contexts at which each component of the best action is near zero on average; else TD3 and DDPG may "
+        "get stuck at a bound",
     )
     imitate: str = option(
         "",

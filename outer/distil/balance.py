@@ -1,13 +1,15 @@
-"""Contexts at which the best action is zero on average, so that no learner runs to a bound before it has learned to
-tell contexts apart.
+"""Contexts at which the best action is near zero on average, so that no learner runs to a bound before it can tell
+contexts apart.
 
 TD3 and DDPG learn first what is best on average. If that is near a bound, their tanh ends there in every context, and
 they never again see another action (docs/results/continuous_control.md, "Where TD3 gets stuck").
 
 Entropy balancing (Hainmueller 2012, https://doi.org/10.1093/pan/mpr025): of all weights p of the contexts under which
-the mean action is zero those that are nearest to equal ones,
+the mean action is zero those that are nearest to equal ones. With a ridge they are
 
     p_i = exp(l . a_i) / sum_j exp(l . a_j),    l minimises  log(mean_i exp(l . a_i)) + RIDGE/2 |l|^2
+
+and leave a mean action of -RIDGE l. More contexts count then, and there is a minimum where no weights reach zero.
 
 Axes: n contexts, A components of an action. Python 3.8.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-RIDGE = 0.01  # leaves a mean of -RIDGE l; so there is a minimum where no weights make the mean zero
+RIDGE = 0.1
 STEPS, ENOUGH = 100, 1e-9  # of Newton's method: the most, and the gradient at which it ends
 LEAST = 1e-4  # Armijo's rule: the share of the expected decrease that a step must bring, or it is halved
 
