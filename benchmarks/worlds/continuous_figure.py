@@ -43,6 +43,7 @@ MORE = {  # in the table alone
     "walker2d_second": "Walker2d-v5, a second run",
     "reacher": "Reacher-v5",
     "half_cheetah_ars": "HalfCheetah-v5, experts of random search",
+    "half_cheetah_balanced": "HalfCheetah-v5, balanced contexts",
 }
 DRAWN = {"ppo": "PPO", "td3": "TD3", "sac": "SAC", "ddpg": "DDPG"}
 
