@@ -85,3 +85,8 @@ def gumbel(key: Tensor, counter: Tensor) -> Tensor:
     """Standard Gumbel, -log(-log(u)), float32: in float64 on u = (32 bits + 1/2) / 2^32, which is never 0 or 1."""
     u = (_shift(bits(key, counter), 32).to(torch.float64) + 0.5) * 2.0**-32
     return u.log_().neg_().log_().neg_().to(torch.float32)
+
+
+def generator(key: int) -> torch.Generator:
+    """Torch's own generator, seeded by the key of a member."""
+    return torch.Generator().manual_seed(key & (2**63 - 1))

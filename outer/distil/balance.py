@@ -19,6 +19,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envolve.core import rng
+
 RIDGE = 0.1
 STEPS, ENOUGH = 100, 1e-9  # of Newton's method: the most, and the gradient at which it ends
 LEAST = 1e-4  # Armijo's rule: the share of the expected decrease that a step must bring, or it is halved
@@ -27,7 +29,7 @@ LEAST = 1e-4  # Armijo's rule: the share of the expected decrease that a step mu
 def balanced(contexts: Tensor, actions: Tensor, key: int) -> Tensor:
     """As many rows of ``contexts`` [n, F], some of them several times and others not at all. actions: the best ones,
     float32 [n, A], in units of the largest action."""
-    generator = torch.Generator().manual_seed(key & (2**63 - 1))
+    generator = rng.generator(key)
     share = weights_of(actions).cumsum(0)
     n = len(contexts)
     at = (torch.arange(n) + torch.rand(1, generator=generator, dtype=torch.float64)) / n  # systematic resampling

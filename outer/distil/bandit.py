@@ -18,6 +18,7 @@ from typing import Callable, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from envolve.core import rng
 from envolve.envs.nets.networks import LATENT_SCALE, MLPShape, forward
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -49,7 +50,7 @@ def fit_bandit(
     steps = steps or STEPS
     init, reward = (shape for _, shape in world_nets("se", task, section))
     flat = init_world("se", task, section, torch.tensor([key]))
-    generator = torch.Generator().manual_seed(key & (2**63 - 1))
+    generator = rng.generator(key)
     times = max(1, steps // STEPS)
     if section.stored_contexts:
         state = chosen(contexts, section.stored_contexts, key)

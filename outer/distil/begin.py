@@ -100,7 +100,7 @@ def spread(task: Task, states: Tensor, noise: float, key: int) -> Tensor:
     leaves the expert's way is taught as well. Features of a one-hot code stay as they are."""
     if not noise:
         return states
-    generator = torch.Generator().manual_seed(key & (2**63 - 1))
+    generator = rng.generator(key)
     scale = noise * states.std(0)
     for begin, end in task.codes:
         scale[begin:end] = 0

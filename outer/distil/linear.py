@@ -38,7 +38,7 @@ class Linear:
 
 def nearest_linear(task: Task, act: Callable[[Tensor], Tensor], states: Tensor, key: int) -> Linear:
     """act: observations [n, F] -> the expert's actions, float32 [n, A]; states: float32 [n, F], that it has visited."""
-    generator = torch.Generator().manual_seed(key & (2**63 - 1))
+    generator = rng.generator(key)
     episodes = int(rng.fold(torch.tensor([key]), PLAYED))
     mean, std = states.mean(0), units_of(states)
     weights, bias = torch.zeros(task.action_size, states.shape[1]), torch.zeros(task.action_size)

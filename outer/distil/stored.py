@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envolve.core import rng
+
 
 def chosen(states: Tensor, count: int, key: int) -> Tensor:
     """``count`` rows of states [n, F] that a bandit draws from with equal chance, float32 [count, F].
@@ -15,7 +17,7 @@ def chosen(states: Tensor, count: int, key: int) -> Tensor:
     rows, counts = torch.unique(states, dim=0, return_counts=True)
     if len(rows) <= count:
         return rows.repeat_interleave(slots(counts, count), 0)
-    generator = torch.Generator().manual_seed(key & (2**63 - 1))
+    generator = rng.generator(key)
     return states[torch.randperm(len(states), generator=generator)[:count]]
 
 

@@ -1,5 +1,4 @@
-"""Contexts whose best actions are zero on average: the weights are the optimum, and a distilled world's contexts have
-them."""
+"""Contexts whose best actions are near zero on average: the weights are the optimum, and distilled worlds use them."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ PENDULUM: dict[str, Any] = {
 
 
 def actions(seed: int, n: int, A: int, shift: float) -> Tensor:
-    """Of a policy that is often at a bound, float32 [n, A]."""
+    """Actions of a policy that is often at a bound, float32 [n, A]."""
     return (torch.randn(n, A, generator=torch.Generator().manual_seed(seed)) + shift).clamp(-1, 1)
 
 
@@ -75,7 +74,7 @@ def test_balanced_contexts_are_rows_with_a_mean_action_near_zero() -> None:
 
 @pytest.mark.parametrize("balance", [True, False])
 def test_a_distilled_world_is_fitted_to_balanced_contexts(balance: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an expert that pushes to the right in four of five states."""
+    """The expert pushes to the right in four of five states."""
     seen: list[Tensor] = []
     states = torch.randn(2000, 3, generator=torch.Generator().manual_seed(3))
 
