@@ -43,7 +43,7 @@ from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.greedy import policies  # noqa: E402
 from envolve.agents.peers import NORMALISED, normalises, plain  # noqa: E402
 from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
-from envolve.core.statistics import interval  # noqa: E402
+from envolve.core.statistics import IQM, interquartile_mean, interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.export import WorldEnv, load_world  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
@@ -206,14 +206,15 @@ def table(out: Path) -> str:
 
 
 def summary(worlds: Sequence[Sequence[float]]) -> str:
-    """Mean over worlds of the agents' mean, its 95 % interval over worlds, and the worst world. worlds: returns
-    [W][n]."""
+    """Mean over worlds of the agents' mean, its 95 % interval over worlds, the same of their interquartile mean, and the
+    worst world. worlds: returns [W][n]."""
     failed = sum(not np.isfinite(x) for own in worlds for x in own)
     fine = [np.mean([x for x in own if np.isfinite(x)]) for own in worlds if np.isfinite(own).any()]
     words = f"{np.mean(fine):,.1f}"
     if len(fine) > 1:
-        low, high = interval(fine)
-        words += f" [{low:,.1f}, {high:,.1f}], worst {min(fine):,.1f}"
+        (low, high), (first, last) = interval(fine), interval(fine, IQM)
+        words += f" [{low:,.1f}, {high:,.1f}], IQM {interquartile_mean(fine):,.1f} [{first:,.1f}, {last:,.1f}]"
+        words += f", worst {min(fine):,.1f}"
     counts = "/".join(map(str, sorted({len(own) for own in worlds})))
     return words + (f", {failed} failed" if failed else "") + f" ({len(worlds)} x {counts})"
 

@@ -198,15 +198,16 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
 def test_pupils_choose_the_expert_and_its_contexts(
     tmp_path: Path, short: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short(50)
-    config = config_of(changed(expert={"chosen_by": "pupils"}), (), "test")
+    short(250)
+    brief = {"ddqn_expert": {"train_steps": 1500}, "ddqn": {"train_steps": 400, "train_episodes": 400}}
+    config = config_of(changed(expert={"chosen_by": "pupils"}, **brief), (), "test")
     seeds, pupils = fresh_seeds(0, EXPERTS, 2), fresh_seeds(0, COUNTER, OF_EACH)
     able, means, steps = [], [], 0
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(begin, "judged", lambda data, worlds, threads: seen.append(worlds) or judged(data, worlds, 1))
     found = evaluate(config.data, torch.zeros(2, 1), seeds, DISTIL)
     for noise in (0.0, 0.3):
-        plain = config_of(changed(expert={"context_noise": noise}), (), "test")
+        plain = config_of(changed(expert={"context_noise": noise}, **brief), (), "test")
         some = evaluate(plain.data, torch.zeros(2, 1), seeds, DISTIL)["world"]
         assert all(any(torch.equal(world, other) for other in worlds) for world, worlds in zip(some, seen))
     assert [len(worlds) for worlds in seen] == [len(TRIES)] * 2
@@ -221,7 +222,7 @@ def test_pupils_choose_the_expert_and_its_contexts(
     assert "the first world teaches the expert with the best pupils (ddqn" in said
     first = read_world(str(tmp_path / "whole" / "distilled.pt"))
     assert torch.equal(first.flat, able[int(np.argmax(means))])
-    assert first.evolution_steps == int(found["real_steps"].sum()) > steps + 2 * 4000
+    assert first.evolution_steps == int(found["real_steps"].sum()) > steps + 2 * 1500
     with pytest.raises(KeyboardInterrupt):
         go(config, tmp_path / "stopped", dispatcher=Direct(stop_at=1))
     go(config, tmp_path / "stopped", resume=True)
