@@ -206,7 +206,7 @@ def table(out: Path) -> str:
 
 
 def summary(worlds: Sequence[Sequence[float]]) -> str:
-    """Mean over worlds of the agents' mean, its 95 % interval over worlds, the same of their interquartile mean, and the
+    """Mean over worlds of the agents' mean, its 95 % interval over worlds, the same of their interquartile mean and the
     worst world. worlds: returns [W][n]."""
     failed = sum(not np.isfinite(x) for own in worlds for x in own)
     fine = [np.mean([x for x in own if np.isfinite(x)]) for own in worlds if np.isfinite(own).any()]
