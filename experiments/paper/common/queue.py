@@ -32,7 +32,7 @@ from envolve.outer.config.yaml_lines import parse_yaml, show
 
 RECORD = "queue.json"
 COMPLETE, FAILED, STOPPED = "complete", "failed", "stopped"
-WAITING, CHANGED, DAMAGED = "waiting", "changed", "damaged"  # never stored: what ``state`` makes of a record
+WAITING, UNRECORDED, CHANGED, DAMAGED = "waiting", "unrecorded", "changed", "damaged"  # by ``state``, never stored
 FIELDS: dict[str, Any] = {"about": str, "command": list, "cpu_hours": (int, float), "needs": list, "keeps": list}
 DEFAULTS: dict[str, Any] = {"needs": [], "keeps": []}
 GIVEN = ("--results-dir", "--json", "--resume")  # the queue's own affair
@@ -177,10 +177,10 @@ def write_records(folder: Path, records: Mapping[str, ExperimentRecord]) -> None
 
 
 def state(experiment: Experiment, record: ExperimentRecord | None, folder: Path) -> str:
-    """One word: waiting, stopped, failed, complete; changed: the list has another command now; damaged: a data file is
-    missing or not what was recorded."""
+    """One word: waiting, stopped, failed, complete; unrecorded: its data are there, made by another command than the
+    queue's; changed: the list has another command now; damaged: a data file is missing or not what was recorded."""
     if record is None:
-        return WAITING
+        return UNRECORDED if digests(experiment, folder) else WAITING
     if record.command != list(experiment.command):
         return CHANGED
     if record.status == COMPLETE and digests(experiment, folder) != record.files:

@@ -91,6 +91,8 @@ def test_the_record_says_what_made_a_file(tmp_path: Path, program: Path) -> None
     record.command = ["other"]
     state.append(queue.state(experiment(), record, tmp_path / "paper"))
     assert state == [COMPLETE, queue.DAMAGED, queue.CHANGED]
+    assert queue.state(experiment(), None, tmp_path / "paper") == queue.UNRECORDED
+    assert queue.state(experiment(), None, tmp_path / "elsewhere") == queue.WAITING
     words = (tmp_path / "paper/data/a.json").parent.parent / "queue.json"
     words.write_text("[1]")
     with pytest.raises(RunError, match="expected what envolve paper queue writes"):
