@@ -62,25 +62,38 @@ def train(
     PyTorch path; "torch_compile" is that path with the updates of off-policy learners compiled, and raises for other
     learners. icm: with curiosity, for a learner that is ``curious``.
     """
-    device, threads = hardware
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
     check_learner(task, name)
     if icm is not None and not LEARNERS[name].curious:
         raise ValueError(f"{name} has no curiosity; those that have: {', '.join(curious_learners())}")
-    if backend == "torch_compile" and (reason := torch_compile.why_not(name, is_off_policy(name), device)):
+    if backend == "torch_compile" and (reason := torch_compile.why_not(name, is_off_policy(name), hardware.device)):
         raise ValueError(f"backend 'torch_compile': {reason}")
     if kind == "se" and section.contextual_bandit:
         learner = of_one_step_episodes(learner, vary)
     job = Job(task, kind, section, worlds, draw(learner, keys, vary), keys, test_each)
-    if isinstance(learner, TabularSection):
+    if kind == "se" and section.normalised:
+        if test_each:
+            raise ValueError(
+                "test_each: found true, expected false: agents in a normalised bandit are tested at the end"
+            )
+        from envolve.agents.normalised import train_normalised  # which imports this module
+
+        return train_normalised(name, job, lambda own: _train(name, own, backend, hardware, icm))
+    return _train(name, job, backend, hardware, icm)
+
+
+def _train(name: str, job: Job, backend: str, hardware: Hardware, icm: Optional[ICMSection]) -> TrainResult:
+    """Trains the agents of a job on the fastest back end that is allowed, and tests them."""
+    device, threads = hardware
+    if isinstance(job.hyper.section, TabularSection):
         backend = _tabular_backend(name, backend)
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, job, backend, threads)
     own_torch = backend in ("torch", "torch_compile")
-    apart = kind == "se" and section.contextual_bandit and not test_each
-    reason = None if own_torch else _no_kernel(name, task, job.hyper, device, icm, apart)
+    apart = job.kind == "se" and job.section.contextual_bandit and not job.test_each
+    reason = None if own_torch else _no_kernel(name, job.task, job.hyper, device, icm, apart)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
     if own_torch or reason is not None:

@@ -28,6 +28,9 @@ class EnvSection:
     stored_contexts: int = option(
         0, "bandit: states that it stores and draws from; evolved in init_net's place; 0: init_net", ge=0, le=65536
     )
+    normalised: bool = option(
+        False, "bandit: agents see observations in units of its contexts' spread, as behind VecNormalize"
+    )
     activation_fn: str = option("leakyrelu", "activation of the world's networks", choices=ACTIVATIONS)
     hidden_size: int = option(128, "hidden units of each of the world's networks", ge=1, le=16384)
     hidden_layer: int = option(

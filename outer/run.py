@@ -71,6 +71,7 @@ UNSAID = (
     ("unit_power", 1.0),
     ("linear_policy", False),
     ("stored_contexts", 0),
+    ("normalised", False),
 )
 
 

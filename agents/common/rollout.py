@@ -113,6 +113,8 @@ def test_episodes(
     of test episode j has the number (first + j) max_steps + t. The episode resets with the uniforms (first + j) * R + i
     of key. key, first: int64 [P].
     """
+    if not episodes:
+        return torch.zeros(len(key), 0, dtype=torch.float64, device=key.device), torch.zeros_like(key)
     most = task.episodes_at_once(len(key))
     if most is not None and most < episodes:
         returns, steps = [], torch.zeros_like(key)

@@ -47,6 +47,7 @@ from envolve.core.statistics import IQM, interquartile_mean, interval  # noqa: E
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.export import WorldEnv, load_world  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
+from envolve.envs.worlds.units import in_units, units_of  # noqa: E402
 from envolve.envs.worlds.world import RealTask  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
@@ -140,8 +141,8 @@ def cell(
         kind, flat = ("real", torch.zeros(1)) if path is None else ("se", read_world(path).flat)
         if share:
             flat = units.asking(task, section, flat, float(share))
-        seen = units.units_of(task, section, flat) if normalise else None
-        worlds = (units.in_units(task, section, flat, seen) if seen else flat).repeat(len(agents), 1)
+        seen = units_of(task, section, flat) if normalise else None
+        worlds = (in_units(task, section, flat, seen) if seen else flat).repeat(len(agents), 1)
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
         if seen:

@@ -13,14 +13,14 @@ from envolve.agents.train import algorithm
 from envolve.core.plugins import PluginError, said
 from envolve.core.registry import nearest
 from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, is_shaped
-from envolve.envs.section import INFO_TYPES, RN_TYPES
+from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import candidates_of, shaper_files, shapers_digest
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import info_mismatch, world_size
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import check_distilled
 from envolve.outer.config.searching import check_search_size
-from envolve.outer.config.section import RN, SHAPER
+from envolve.outer.config.section import RN, SHAPER, GTNSection
 from envolve.outer.config.yaml_lines import Path, show
 from envolve.outer.plugins import own, try_learner
 from envolve.outer.search.turns import inner_agents
@@ -67,6 +67,8 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
     if env.stored_contexts and not env.contextual_bandit:
         words = "0: only a bandit stores contexts (contextual_bandit: true)"
         checker.problem((*env_path, "stored_contexts"), str(env.stored_contexts), words)
+    if env.normalised and (words := _no_units(gtn, env, task)):
+        checker.problem((*env_path, "normalised"), "true", f"false: {words}")
     if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
         checker.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
     if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):
@@ -84,6 +86,16 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
     if len(set(tests.values())) > 1:
         found = ", ".join(f"{count} of {agent}" for agent, count in tests.items())
         checker.problem((*gtn_path, "other_agents"), found, "as many test_episodes of each, which share a result")
+
+
+def _no_units(gtn: GTNSection, env: EnvSection, task: Task) -> str:
+    """Why agents in this world cannot see normalised observations; "": they can."""
+    if gtn.synthetic_env_type == RN or not env.contextual_bandit:
+        return "in a bandit alone (contextual_bandit: true) units do not depend on the agent"
+    if env.stored_contexts or task.codes:
+        found = "stored_contexts" if env.stored_contexts else f"observations of {task.name} that hold one-hot codes"
+        return f"found {found}, and contexts that init_net draws as they are have such units"
+    return "se_test_on_real tests agents while they train" if gtn.se_test_on_real else ""
 
 
 def _size(checker: Checker, path: Path, count: int) -> None:

@@ -1,8 +1,7 @@
-"""benchmarks/worlds/units.py: the same bandit in other units, and agents that are tested in them."""
+"""benchmarks/worlds/units.py: agents that are tested in the units of a world."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from pathlib import Path
 
@@ -15,25 +14,11 @@ from envolve.agents.train import train
 from envolve.envs.task import make_task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
 from envolve.envs.worlds.file import read_world
+from envolve.envs.worlds.units import Units
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 
 WORLD = continuous_figure.DATA / "half_cheetah" / "run-0" / "distilled.pt"
-
-
-def test_a_world_in_other_units_shows_and_pays_the_same() -> None:
-    found = read_world(str(WORLD))
-    task, section = make_task(found.env_name), problem.env_section(found.config)
-    seen = units.units_of(task, section, found.flat)
-    assert seen.deviation.max() / seen.deviation.min() > 10, "without this the units would not matter"
-    plain = ContextualBandit(task, section, found.flat[None])
-    other = ContextualBandit(task, section, units.in_units(task, section, found.flat, seen)[None])
-    u = torch.from_numpy(np.random.default_rng(1).random((1, 20_000, task.observation_size)))
-    contexts, scaled = plain.reset(u), other.reset(u)
-    assert torch.allclose(scaled, (contexts - seen.mean) / seen.deviation, atol=1e-4)
-    assert scaled.mean(1).abs().max() < 0.05 and (scaled.std(1) - 1).abs().max() < 0.05
-    action = torch.rand(1, 20_000, task.action_size) * 2 - 1
-    assert torch.allclose(plain.step(contexts, action)[1], other.step(scaled, action)[1], atol=1e-3)
 
 
 def test_a_world_that_asks_for_a_share_pays_for_it_what_it_paid_for_the_whole() -> None:
@@ -55,7 +40,7 @@ def test_policies_are_tested_as_those_that_train() -> None:
     learner = continuous_control.LEARNERS[name].section(**{**values, "train_steps": 1, "test_episodes": 3})
     keys = np.array([3, 4], dtype=np.int64)
     result = train(name, learner, None, task, "se", section, found.flat.repeat(2, 1), keys)
-    same = units.Units(torch.zeros(task.observation_size), torch.ones(task.observation_size))
+    same = Units(torch.zeros(task.observation_size), torch.ones(task.observation_size))
     greedy = continuous_control.policies(name, learner, None, task, result.weights, keys)
     returns = units.test_returns(task, greedy, same, keys, 3)
     np.testing.assert_allclose(returns, result.test_return, rtol=1e-3, atol=1e-2)
@@ -70,11 +55,7 @@ def test_a_cell_of_agents_in_these_units(monkeypatch: pytest.MonkeyPatch, learne
     assert np.isfinite(row["returns"]).all() and len(set(row["returns"])) == 2
 
 
-def test_what_has_no_such_units_is_refused(tmp_path: Path) -> None:
-    found = read_world(str(WORLD))
-    section = dataclasses.replace(problem.env_section(found.config), stored_contexts=5)
-    with pytest.raises(ValueError, match="found stored contexts or codes"):
-        units.units_of(make_task(found.env_name), section, found.flat)
+def test_there_are_no_such_units_on_the_task(tmp_path: Path) -> None:
     config = Path("configs/zoo/half_cheetah.yaml")
     with pytest.raises(RunError, match="--learners td3_normalised: found task, expected worlds"):
         continuous_control.cell(config, tmp_path, "task", "td3_normalised", 0, range(1), 10, 1, "cpu")

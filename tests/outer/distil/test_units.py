@@ -1,8 +1,6 @@
-"""A bandit in other units is the same bandit."""
+"""A bandit that is fitted in units of each feature."""
 
 from __future__ import annotations
-
-import dataclasses
 
 import pytest
 import torch
@@ -10,34 +8,11 @@ import torch
 from envolve.envs.nets.networks import forward
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
-from envolve.envs.worlds.world import init_world, world_nets
+from envolve.envs.worlds.world import world_nets
 from envolve.outer.distil import bandit
-from envolve.outer.distil.units import fit_in_units, written
+from envolve.outer.distil.units import fit_in_units
 
 SECTION = EnvSection(contextual_bandit=True, hidden_size=16, hidden_layer=1, activation_fn="leakyrelu")
-
-
-@pytest.mark.parametrize("stored", [0, 50])
-@pytest.mark.parametrize("name", ["Pendulum-v0", "CartPole-v0", "HalfCheetah-v5"])
-def test_units_move_into_the_outer_layers(name: str, stored: int) -> None:
-    task, section = make_task(name), dataclasses.replace(SECTION, stored_contexts=stored)
-    init, reward = (shape for _, shape in world_nets("se", task, section))
-    flat = init_world("se", task, section, torch.tensor([3]))[0]
-    g = torch.Generator().manual_seed(0)
-    F = task.observation_size
-    mean, scale = torch.randn(F, generator=g), torch.rand(F, generator=g) * 5 + 0.1
-    own = written(task, section, flat, mean, scale)
-    z = torch.randn(1, init.inputs, 50, generator=g)
-
-    def contexts(flat: torch.Tensor) -> torch.Tensor:
-        return flat[: init.size].view(50, F) if stored else forward(init, flat[None, : init.size], z)[0].T
-
-    drawn = contexts(flat)
-    torch.testing.assert_close(contexts(own), drawn * scale + mean, rtol=1e-4, atol=1e-4)
-    action = torch.rand(50, reward.inputs - F, generator=g)
-    paid = forward(reward, flat[None, init.size :], torch.cat((action, drawn), 1).T[None])
-    moved = torch.cat((action, drawn * scale + mean), 1)
-    torch.testing.assert_close(forward(reward, own[None, init.size :], moved.T[None]), paid, rtol=1e-4, atol=1e-4)
 
 
 def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
