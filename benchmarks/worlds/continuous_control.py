@@ -27,6 +27,7 @@ import itertools
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def cell(
     """Trains agents of one kind in one place -> its row. seed: of the world, on the task of the agents; agents: their
     numbers, which seed them; device: where agents of this project learn, "cpu" or "cuda"."""
     data = load_config(config if place == TASK else out / f"run-{seed}" / CONFIG_FILE).data
-    section = problem.env_section(data)
+    section = replace(problem.env_section(data), normalised=False)  # the learner's name says what it sees
     task = make_task(data["env_name"], section.max_steps, NEVER_SOLVED)
     world, share = parts(place)
     path = None if place == TASK else str(out / f"run-{seed}" / FILES[world])

@@ -103,7 +103,8 @@ def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
         what = "contextual bandit" if env.contextual_bandit else "synthetic environment"
     chains = ", ".join(f"{k} {_chain(net)}" for k, net in nets.items())
     activation = next(iter(nets.values())).activation
-    return f"{what}: {chains}, {activation}, {sum(net.size for net in nets.values()):,} parameters"
+    seen = "; agents see its states in units of their spread" if env.normalised else ""
+    return f"{what}: {chains}, {activation}, {sum(net.size for net in nets.values()):,} parameters{seen}"
 
 
 def _describe_curiosity(icm: ICMSection) -> str:
