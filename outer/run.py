@@ -72,6 +72,7 @@ UNSAID = (
     ("linear_policy", False),
     ("stored_contexts", 0),
     ("normalised", False),
+    ("first_world", ""),
 )
 
 
@@ -100,21 +101,22 @@ class Run:
         self.keeper = RunKeeper(run_dir, config_digest(config), self.target, resume)
         self.settings = settings_of(self.gtn.search, data["agents"])
         self.unscored = Unscored(self.keeper)
-        self._begin(self._taught if self.gtn.init == DISTILLED and self.keeper.resumed else None)
+        self.given_first = self.gtn.init == DISTILLED or bool(self.gtn.first_world)
+        self._begin(self._first if self.given_first and self.keeper.resumed else None)
 
-    def _begin(self, taught: Callable[[], Tensor] | None) -> None:
-        """taught: gives the first world, if experts taught it. A search that begins again after a collapse begins with
-        random worlds: the distilled one has collapsed already."""
+    def _begin(self, given: Callable[[], Tensor] | None) -> None:
+        """given: gives the first world, if experts taught it or a file holds it. A search that begins again after a
+        collapse begins with random worlds: that one has collapsed already."""
         keeper, run_seed = self.keeper, self.config.data["seed"]
         first = int(member_seeds(run_seed, RESTART, 0, 1)[0])
 
         def begin(seed: int) -> Tensor:
-            return taught() if taught and seed == first else self.target.begin(seed)
+            return given() if given and seed == first else self.target.begin(seed)
 
         keeper.begin(make_strategy(self.gtn, run_seed, begin, self.target.mask(), keeper.state, self.settings))
 
-    def _taught(self) -> Tensor:
-        """What the experts of an earlier process taught. Raises RunError."""
+    def _first(self) -> Tensor:
+        """The world that an earlier process began with. Raises RunError."""
         try:
             return read_world(str(self.run_dir / FIRST)).flat
         except WorldFileError as e:
@@ -187,8 +189,8 @@ class Run:
         again = first if keeper.resuming else None
         with ScoresCSV(self.run_dir / SCORES, resume_generation=again) as keeper.csv:
             with contextlib.closing(TensorBoard(self.run_dir, purge_generation=again)) as board:
-                if self.gtn.init == DISTILLED and not keeper.resumed:
-                    self._begin_distilled(table)
+                if self.given_first and not keeper.resumed:
+                    (self._begin_distilled if self.gtn.init == DISTILLED else self._begin_with_file)(table)
                 self._loop(table, board).run(lambda: enough(self))
         if self.progress.best_generation:
             keeper.save_model()  # with all that the search has cost, the generations after the best one too
@@ -223,16 +225,33 @@ class Run:
         first = first_world(self.config, kept, seeds, self.strategy.centre.shape, table.note)
         self._begin(lambda: first.world)
         self.keeper.count(first.values)
-        assert isinstance(self.target, NetworkTarget)
-        self.target.save(self.run_dir, first.world, first.score, False, self.real_steps, FIRST)
+        self._keep_first(first.world, first.score)
         self.progress.seconds += time.monotonic() - since
         self.keeper.save_state()
         kept.forget()
 
+    def _begin_with_file(self, table: LiveTable) -> None:
+        """Begins with the world of agents.gtn.first_world, whose real steps count. Raises RunError."""
+        path = self.gtn.first_world
+        assert isinstance(self.target, NetworkTarget)
+        try:
+            world = self.target.given(path)
+        except WorldFileError as e:
+            raise RunError(f"agents.gtn.first_world: {e}") from None
+        self._begin(lambda: world.flat)
+        self.keeper.add_real_steps(world.evolution_steps)
+        self._keep_first(world.flat, world.score)
+        self.keeper.save_state()
+        table.note(f"the first world is {path}, score {world.score:.4g}")
+
+    def _keep_first(self, world: Tensor, score: float) -> None:
+        assert isinstance(self.target, NetworkTarget)
+        self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
+
     def _confirm(self, table: LiveTable) -> None:
         """Keeps the best world if fresh agents do better in it than in the first one, by more than a standard error:
         the mean that made it the best one was the luckiest of all generations."""
-        p, first, n, since = self.progress, self._taught(), self.gtn.confirm_agents, time.monotonic()
+        p, first, n, since = self.progress, self._first(), self.gtn.confirm_agents, time.monotonic()
         if torch.equal(first, p.best_psi):
             return
         seeds = fresh_seeds(self.config.data["seed"], CONFIRM, n).repeat(2)

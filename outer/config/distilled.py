@@ -23,13 +23,16 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     """Fills in the expert's learner and its section."""
     gtn, agents = problem.gtn_section(data), data["agents"]
     if gtn.keep == CONFIRMED:
-        if gtn.init != DISTILLED:
-            words = f"best or last: only a run with init: {DISTILLED} has a first world to compare with"
+        if gtn.init != DISTILLED and not gtn.first_world:
+            words = f"best or last: only a run with init: {DISTILLED} or a first_world has one to compare with"
             checker.problem(("agents", "gtn", "keep"), gtn.keep, words)
         elif gtn.confirm_agents < LEAST_CONFIRM:
             words = f"at least {LEAST_CONFIRM} for keep: {CONFIRMED}"
             checker.problem(("agents", "gtn", "confirm_agents"), str(gtn.confirm_agents), words)
     if gtn.init != DISTILLED:
+        return
+    if gtn.first_world:
+        checker.problem(("agents", "gtn", "first_world"), show(gtn.first_world), f"none with init: {DISTILLED}")
         return
     if not problem.env_section(data).contextual_bandit:
         words = "random: what an expert knows is taught by a bandit (envs.<task>.contextual_bandit: true)"

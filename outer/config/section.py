@@ -57,6 +57,9 @@ class GTNSection:
         "the first world: random, or distilled from an agent trained on the task (bandits; section agents.expert)",
         choices=("random", "distilled"),
     )
+    first_world: str = option(
+        "", "file of the world that the search begins with, such as model.pt of another run; without: as init says"
+    )
     estimator: str = option(
         "published",
         "published: sum of transformed scores times noise; antithetic: rank gradient with Adam",

@@ -156,6 +156,9 @@ def _shaped(checker: Checker, data: dict[str, Any]) -> None:
     if agent.learner not in SHAPED_LEARNERS or agent.curious or agent.vary:
         words = f"a learner for shaped tasks: {', '.join(SHAPED_LEARNERS)}"
         checker.problem(("agents", "gtn", "agent_name"), show(gtn.agent_name), words)
+    if gtn.first_world:
+        words = "none: the search begins with the numbers of a candidate"
+        checker.problem(("agents", "gtn", "first_world"), show(gtn.first_world), words)
     if gtn.backend == "torch_compile":
         words = "auto, compiled or torch: the learners of shaped tasks have no such updates"
         checker.problem(("agents", "gtn", "backend"), gtn.backend, words)

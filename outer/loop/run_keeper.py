@@ -54,6 +54,11 @@ class RunKeeper:
         if p.real_steps != UNKNOWN:
             p.real_steps += int(values["real_steps"].sum())
 
+    def add_real_steps(self, steps: int | None) -> None:
+        """Steps on the task before this run; None: unknown, so the run's own are as well."""
+        known = steps is not None and self.progress.real_steps != UNKNOWN
+        self.progress.real_steps = self.progress.real_steps + (steps or 0) if known else UNKNOWN
+
     def remember(self, g: Generation, every: bool) -> None:
         """Keeps the world of this generation, as it was before the update, if it is the best; every: if it has a score
         at all. A solved SE beats all others.

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.physics.task import physics_task
+from envolve.envs.section import EnvSection
 from envolve.envs.shaping.candidate import GRAPH
 from envolve.envs.shaping.section import candidates_of, shaper_files
-from envolve.envs.task import make_task
-from envolve.envs.worlds.file import MODEL, save_world, write_atomic
+from envolve.envs.task import Task, make_task
+from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError, read_world, save_world, write_atomic
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection
@@ -53,6 +54,15 @@ class NetworkTarget:
         """Fresh vector, [D]."""
         return init_world(self.kind, self.task, self.section, torch.tensor([seed]))[0]
 
+    def given(self, path: str) -> WorldFile:
+        """The world in a file, which has networks as this run's. Raises WorldFileError."""
+        world = read_world(path)
+        found = _words(world.kind, world.task(), world.section)
+        expected = _words(self.kind, self.task, self.section)
+        if found != expected:
+            raise WorldFileError(f"{path}: found {found}, expected {expected}")
+        return world
+
     def mask(self) -> Tensor:
         """Mask: 1 where the search may change a number: everywhere, except PReLU slopes unless they are evolved."""
         parts = []
@@ -83,6 +93,14 @@ class NetworkTarget:
             solved=solved,
             evolution_steps=real_steps,
         )
+
+
+def _words(kind: str, task: Task, section: EnvSection) -> str:
+    """``se of CartPole-v0, init_net 4-32-4 leakyrelu, reward_net 6-32-1 leakyrelu``."""
+    nets = world_nets(kind, task, section)
+    chains = (f"{name} {'-'.join(map(str, net.widths()))} {net.activation}" for name, net in nets)
+    own = f" of type {section.reward_env_type}" if kind == "rn" else ""
+    return f"{kind}{own} of {task.name}, {', '.join(chains)}"
 
 
 class ShaperTarget:

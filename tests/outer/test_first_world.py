@@ -1,0 +1,88 @@
+"""``agents.gtn.first_world``: a search that goes on from the world of another run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import envolve.outer.run
+from envolve.envs.worlds.file import read_world
+from envolve.outer.checkpoint import RunError
+from envolve.outer.config.load import ConfigError
+from tests.outer.small import cartpole, cliff
+from tests.outer.test_run import Direct, files, go
+
+SHORT = "agents.gtn.max_iterations=2"
+
+
+@pytest.fixture(autouse=True)
+def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envolve.outer.run, "learning_curve", lambda path, *args, **kwargs: None)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """model.pt of an ended run."""
+    folder: Path = tmp_path_factory.mktemp("before") / "run"
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(envolve.outer.run, "learning_curve", lambda path, *args, **kwargs: None)
+        go(cliff(SHORT, "seed=7"), folder)
+    return folder / "model.pt"
+
+
+def test_a_run_begins_with_the_world_of_a_file_and_counts_its_price(tmp_path: Path, before: Path) -> None:
+    given = read_world(str(before))
+    config = cliff("agents.gtn.max_iterations=1", f"agents.gtn.first_world={before}")
+    said, _ = go(config, tmp_path / "run")
+    assert f"the first world is {before}, score" in said
+    world, first = read_world(str(tmp_path / "run/model.pt")), read_world(str(tmp_path / "run/distilled.pt"))
+    assert torch.equal(world.flat, given.flat), "the first generation's centre"
+    assert torch.equal(first.flat, given.flat) and first.score == given.score
+    assert first.evolution_steps == given.evolution_steps is not None
+    go(cliff("agents.gtn.max_iterations=1"), tmp_path / "other")
+    own = read_world(str(tmp_path / "other/model.pt"))
+    assert not torch.equal(own.flat, given.flat)
+    assert world.evolution_steps is not None and world.evolution_steps > given.evolution_steps
+
+
+def test_a_stopped_run_needs_the_file_no_more(tmp_path: Path, before: Path) -> None:
+    copy = tmp_path / "copy.pt"
+    copy.write_bytes(before.read_bytes())
+    config = cliff(SHORT, f"agents.gtn.first_world={copy}")
+    go(config, tmp_path / "whole")
+    for call in (0, 1):  # before the first generation, and in the second
+        copy.write_bytes(before.read_bytes())
+        folder = tmp_path / f"stopped{call}"
+        with pytest.raises(KeyboardInterrupt):
+            go(config, folder, dispatcher=Direct(stop_at=call))
+        copy.unlink()
+        go(config, folder, resume=True)
+        assert files(folder) == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ((), r"first_world: {file}: found rn of type \d of Cliff, reward_net .*, expected se of CartPole-v0, state_net"),
+        (("missing",), "first_world: {file}: .*No such file"),
+    ],
+)  # fmt: skip
+def test_another_world_is_refused(tmp_path: Path, before: Path, change: tuple[str, ...], words: str) -> None:
+    path = before if not change else tmp_path / "none.pt"
+    with pytest.raises(RunError, match=words.replace("{file}", re.escape(str(path)))):
+        go(cartpole(f"agents.gtn.first_world={path}"), tmp_path / "run")
+
+
+def test_a_net_of_another_size_is_refused(tmp_path: Path, before: Path) -> None:
+    words = ["agents.gtn.max_iterations=1", f"agents.gtn.first_world={before}", "envs.Cliff.hidden_size=9"]
+    with pytest.raises(RunError, match="found rn of type . of Cliff, .*, expected rn of type . of Cliff, .*-9-1"):
+        go(cliff(*words), tmp_path / "run")
+
+
+def test_a_distilled_search_and_shapers_have_first_worlds_of_their_own(before: Path) -> None:
+    own = [f"agents.gtn.first_world={before}", "agents.gtn.init=distilled", "envs.CartPole-v0.contextual_bandit=true"]
+    with pytest.raises(ConfigError, match="first_world: found .*, expected none with init: distilled"):
+        cartpole(*own)
