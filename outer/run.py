@@ -110,9 +110,13 @@ class Run:
         keeper, run_seed = self.keeper, self.config.data["seed"]
         first = int(member_seeds(run_seed, RESTART, 0, 1)[0])
 
-        def begin(seed: int) -> Tensor:
+        def world(seed: int) -> Tensor:
             return given() if given and seed == first else self.target.begin(seed)
 
+        def begin(seed: int) -> Tensor:
+            return self.target.vector(world(seed))
+
+        self.target.measure(world(first))
         keeper.begin(make_strategy(self.gtn, run_seed, begin, self.target.mask(), keeper.state, self.settings))
 
     def _first(self) -> Tensor:
@@ -153,7 +157,9 @@ class Run:
         generation = self.strategy.state.generation + 1
         turns = groups and self.target.kind != "shaper"
         configs, which = variants(self.config.data, groups, generation) if turns else ((), None)
-        return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode, configs, which, recipe)
+        own = self.target.worlds(worlds)
+        how = configs, which, recipe if own is worlds else None
+        return evaluate_members(self.dispatcher, self.config, generation, own, seeds, mode, *how)
 
     def _members(self, number: int, members: Population) -> Evaluated:
         """The loop's evaluator."""
@@ -251,7 +257,8 @@ class Run:
     def _confirm(self, table: LiveTable) -> None:
         """Keeps the best world if fresh agents do better in it than in the first one, by more than a standard error:
         the mean that made it the best one was the luckiest of all generations."""
-        p, first, n, since = self.progress, self._first(), self.gtn.confirm_agents, time.monotonic()
+        p, n, since = self.progress, self.gtn.confirm_agents, time.monotonic()
+        first = self.target.vector(self._first())
         if torch.equal(first, p.best_psi):
             return
         seeds = fresh_seeds(self.config.data["seed"], CONFIRM, n).repeat(2)

@@ -78,7 +78,8 @@ class RunKeeper:
 
     def save_model(self) -> None:
         p = self.progress
-        self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved, self.real_steps)
+        world = self.target.worlds(p.best_psi[None])[0]
+        self.target.save(self.run_dir, world, p.best_score, p.solved, self.real_steps)
 
     def known(self, number: int) -> Evaluated | None:
         return None  # a checkpoint holds the state of the search, which needs no score again

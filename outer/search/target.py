@@ -18,6 +18,7 @@ from envolve.envs.shaping.candidate import GRAPH
 from envolve.envs.shaping.section import candidates_of, shaper_files
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError, read_world, save_world, write_atomic
+from envolve.envs.worlds.units import Units, in_units, observed, units_of
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection
@@ -39,6 +40,7 @@ class NetworkTarget:
         self.is_return = self.kind == "se" or gtn.rn_objective == "mean_return"
         self.score_label = objective("mean_return" if self.is_return else gtn.rn_objective)
         self.unit = ""
+        self.units: Units | None = None
 
     def floor(self) -> float | None:
         """Reference for agents' returns: the return of a random policy; None: all its episodes failed."""
@@ -63,6 +65,23 @@ class NetworkTarget:
             raise WorldFileError(f"{path}: found {found}, expected {expected}")
         return world
 
+    def measure(self, world: Tensor) -> None:
+        """Takes the units in which the search moves from its first world, [D], if agents see normalised observations:
+        a step then changes what they see of every feature alike, however large it is in the task's units."""
+        if self.section.normalised:
+            self.units = units_of(self.task, self.section, world)
+
+    def vector(self, world: Tensor) -> Tensor:
+        """A world in the units of the search, [D]."""
+        return world if self.units is None else in_units(self.task, self.section, world, self.units)
+
+    def worlds(self, vectors: Tensor) -> Tensor:
+        """Worlds of the search in the units of the task, [P, D]."""
+        if self.units is None:
+            return vectors
+        mean, deviation = self.units.mean, self.units.deviation
+        return torch.stack([observed(self.task, self.section, flat, mean, deviation) for flat in vectors])
+
     def mask(self) -> Tensor:
         """Mask: 1 where the search may change a number: everywhere, except PReLU slopes unless they are evolved."""
         parts = []
@@ -78,15 +97,16 @@ class NetworkTarget:
         return population
 
     def save(
-        self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None, name: str = MODEL
+        self, run_dir: Path, world: Tensor, score: float, solved: bool, real_steps: int | None, name: str = MODEL
     ) -> None:
-        """real_steps: steps of the task spent on the evolution; None: unknown. name: of the file."""
+        """world: in the task's units. real_steps: steps of the task spent on the evolution; None: unknown. name: of the
+        file."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
             str(run_dir / name),
             self.kind,
             self.name,
-            psi,
+            world,
             self.data,
             budget=hyper.train_steps,  # training much longer can undo what the world taught
             score=score,
@@ -119,6 +139,15 @@ class ShaperTarget:
 
     def floor(self) -> float | None:
         return None  # what a random policy scores is not known, nor is it compared
+
+    def measure(self, world: Tensor) -> None:
+        """Shapers have no units."""
+
+    def vector(self, world: Tensor) -> Tensor:
+        return world
+
+    def worlds(self, vectors: Tensor) -> Tensor:
+        return vectors
 
     def real_learner(self) -> str:
         return ""

@@ -12,6 +12,7 @@ import envolve.outer.run
 from envolve.envs.worlds.file import read_world
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError
+from envolve.outer.search.target import NetworkTarget, make_target
 from tests.outer.small import cartpole, cliff
 from tests.outer.test_run import Direct, files, go
 
@@ -86,3 +87,41 @@ def test_a_distilled_search_and_shapers_have_first_worlds_of_their_own(before: P
     own = [f"agents.gtn.first_world={before}", "agents.gtn.init=distilled", "envs.CartPole-v0.contextual_bandit=true"]
     with pytest.raises(ConfigError, match="first_world: found .*, expected none with init: distilled"):
         cartpole(*own)
+
+
+NORMALISED = (
+    "envs.CartPole-v0.contextual_bandit=true", "envs.CartPole-v0.normalised=true", "agents.gtn.max_iterations=3",
+    "agents.gtn.quit_when_solved=false",
+)  # fmt: skip
+
+
+def test_a_search_in_units_is_the_same_after_a_stop_and_keeps_worlds_of_the_task(tmp_path: Path) -> None:
+    go(cartpole(*NORMALISED, "agents.gtn.max_iterations=1"), tmp_path / "before")
+    before = tmp_path / "before/model.pt"
+    given = read_world(str(before))
+    for name, first in (("own", ""), ("given", f"agents.gtn.first_world={before}")):
+        config = cartpole(*NORMALISED, *[first] * bool(first), "seed=3")
+        go(config, tmp_path / name)
+        for call in (1, 2):
+            with pytest.raises(KeyboardInterrupt):
+                go(config, tmp_path / f"{name}{call}", dispatcher=Direct(stop_at=call))
+            go(config, tmp_path / f"{name}{call}", resume=True)
+            assert files(tmp_path / f"{name}{call}") == files(tmp_path / name)
+    assert torch.equal(read_world(str(tmp_path / "given/distilled.pt")).flat, given.flat)
+
+
+def test_the_search_moves_in_units_of_the_first_world() -> None:
+    """A perturbation changes what agents see of each feature alike; on the task's side by the feature's spread."""
+    config = cartpole(*NORMALISED)
+    target = make_target(config.data)
+    assert isinstance(target, NetworkTarget)
+    world = target.begin(3)
+    last = len(world) - target.section.net(6, 1).size - 8 * 4 - 4  # of init_net's last layer, [8, 4], then 4 biases
+    world[last : last + 32].view(8, 4).mul_(torch.tensor([0.01, 1.0, 10.0, 100.0]))
+    target.measure(world)
+    assert target.units is not None
+    vector = target.vector(world)
+    back, moved = target.worlds(torch.stack((vector, vector + 1)))
+    assert torch.allclose(back, world, rtol=1e-4, atol=1e-4)
+    change = (moved - back)[last : last + 32].view(8, 4)
+    assert torch.allclose(change, target.units.deviation.expand(8, 4), rtol=1e-2)
