@@ -44,6 +44,8 @@ MORE = {  # in the table alone
     "reacher": "Reacher-v5",
     "half_cheetah_ars": "HalfCheetah-v5, experts of random search",
     "half_cheetah_balanced": "HalfCheetah-v5, balanced contexts",
+    "half_cheetah_evolved": "HalfCheetah-v5, evolved in normalised units",
+    "walker2d_balanced": "Walker2d-v5, balanced contexts",
 }
 DRAWN = {"ppo": "PPO", "td3": "TD3", "sac": "SAC", "ddpg": "DDPG"}
 
