@@ -15,6 +15,7 @@ from benchmarks.worlds import continuous_figure
 from benchmarks.worlds import units as benchmark
 from envolve.agents import peers
 from envolve.envs.task import make_task
+from envolve.envs.worlds import units as with_torch
 from envolve.envs.worlds.file import read_world
 from envolve.outer.config import problem
 from envolve.outer.zoo.convert import zoo_bytes
@@ -67,17 +68,17 @@ def test_a_batch_is_single_environments_in_these_units() -> None:
         np.testing.assert_allclose(seen[i], single.reset(seed=8 + i)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_these_are_the_units_of_the_benchmark(tmp_path: Path) -> None:
+def test_these_are_the_units_of_the_twin_with_torch(tmp_path: Path) -> None:
     found = read_world(str(MODEL))
     task, section = make_task(found.env_name), problem.env_section(found.config)
-    theirs = benchmark.units_of(task, section, found.flat)
+    theirs = with_torch.units_of(task, section, found.flat)
     path = tmp_path / "world.safetensors"
     path.write_bytes(zoo_bytes(found))
     own = units.units_of(read_zoo(path))
     np.testing.assert_allclose(own.mean, theirs.mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(own.deviation, theirs.deviation, rtol=1e-4)
     x = np.random.default_rng(0).normal(0, 50, (100, len(own.mean)))
-    np.testing.assert_allclose(own.of(x), theirs.of(torch.from_numpy(x)), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(own.of(x), benchmark.shown(torch.from_numpy(x), theirs), rtol=1e-3, atol=1e-3)
 
 
 def test_vec_normalize_finds_these_units() -> None:
