@@ -11,9 +11,9 @@ import torch
 import envolve.outer.run
 from envolve.envs.worlds.file import read_world
 from envolve.outer.checkpoint import RunError
-from envolve.outer.config.load import ConfigError
+from envolve.outer.config.load import ConfigError, load_config
 from envolve.outer.search.target import NetworkTarget, make_target
-from tests.outer.small import cartpole, cliff
+from tests.outer.small import ROOT, cartpole, cliff
 from tests.outer.test_run import Direct, files, go
 
 SHORT = "agents.gtn.max_iterations=2"
@@ -87,6 +87,8 @@ def test_a_distilled_search_and_shapers_have_first_worlds_of_their_own(before: P
     own = [f"agents.gtn.first_world={before}", "agents.gtn.init=distilled", "envs.CartPole-v0.contextual_bandit=true"]
     with pytest.raises(ConfigError, match="first_world: found .*, expected none with init: distilled"):
         cartpole(*own)
+    with pytest.raises(ConfigError, match="first_world: found .*, expected none: the search begins with the numbers"):
+        load_config(ROOT / "default_config_cartpole_shapers.yaml", own[:1])
 
 
 NORMALISED = (
