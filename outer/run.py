@@ -91,7 +91,7 @@ def config_digest(config: Config) -> str:
 class Run:
     """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt,
     model.pt (of shapers: params.yaml), scores.csv, TensorBoard events, learning_curve.png, summary.txt; and
-    distilled.pt, the world that the search began with, if experts taught it."""
+    distilled.pt, the world that the search began with, if experts taught it or a file held it."""
 
     def __init__(self, config: Config, run_dir: Path, dispatcher: Engine, resume: bool = False) -> None:
         data = config.data
@@ -116,7 +116,7 @@ class Run:
         def begin(seed: int) -> Tensor:
             return self.target.vector(world(seed))
 
-        self.target.measure(world(first))
+        self.target.measure(lambda: world(first))
         keeper.begin(make_strategy(self.gtn, run_seed, begin, self.target.mask(), keeper.state, self.settings))
 
     def _first(self) -> Tensor:

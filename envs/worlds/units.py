@@ -36,13 +36,13 @@ class Units:
     deviation: Tensor
 
 
-def units_of(task: Task, section: EnvSection, flat: Tensor, seed: int = 0) -> Units:
+def units_of(task: Task, section: EnvSection, flat: Tensor) -> Units:
     """Mean and deviation of a bandit's contexts. flat: float32 [D]. Raises ValueError: its contexts are stored, or are
     codes."""
     if section.stored_contexts or task.codes:
         raise ValueError("found stored contexts or codes, expected contexts that init_net draws as they are")
     world = ContextualBandit(task, section, flat[None])
-    u = torch.from_numpy(np.random.default_rng(seed).random((1, CONTEXTS, world.reset_uniforms)))
+    u = torch.from_numpy(np.random.default_rng(0).random((1, CONTEXTS, world.reset_uniforms)))
     contexts = world.reset(u)[0].double()
     deviation = (contexts.var(0, correction=0) + EPSILON).sqrt()
     return Units(contexts.mean(0).float(), deviation.float())

@@ -56,8 +56,7 @@ class RunKeeper:
 
     def add_real_steps(self, steps: int | None) -> None:
         """Steps on the task before this run; None: unknown, so the run's own are as well."""
-        known = steps is not None and self.progress.real_steps != UNKNOWN
-        self.progress.real_steps = self.progress.real_steps + (steps or 0) if known else UNKNOWN
+        self.progress.real_steps = UNKNOWN if steps is None else self.progress.real_steps + steps
 
     def remember(self, g: Generation, every: bool) -> None:
         """Keeps the world of this generation, as it was before the update, if it is the best; every: if it has a score

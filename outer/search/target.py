@@ -4,6 +4,7 @@ class for worlds made of networks, one for shapers."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Union
 
@@ -65,11 +66,11 @@ class NetworkTarget:
             raise WorldFileError(f"{path}: found {found}, expected {expected}")
         return world
 
-    def measure(self, world: Tensor) -> None:
+    def measure(self, first: Callable[[], Tensor]) -> None:
         """Takes the units in which the search moves from its first world, [D], if agents see normalised observations:
         a step then changes what they see of every feature alike, however large it is in the task's units."""
         if self.section.normalised:
-            self.units = units_of(self.task, self.section, world)
+            self.units = units_of(self.task, self.section, first())
 
     def vector(self, world: Tensor) -> Tensor:
         """A world in the units of the search, [D]."""
@@ -140,7 +141,7 @@ class ShaperTarget:
     def floor(self) -> float | None:
         return None  # what a random policy scores is not known, nor is it compared
 
-    def measure(self, world: Tensor) -> None:
+    def measure(self, first: Callable[[], Tensor]) -> None:
         """Shapers have no units."""
 
     def vector(self, world: Tensor) -> Tensor:

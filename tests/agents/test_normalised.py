@@ -45,11 +45,11 @@ def bandits(task: Task) -> tuple[EnvSection, torch.Tensor]:
     return section, worlds
 
 
-def trained(name: str, backend: str, **own: Any) -> tuple[Task, Any, Any, Any, torch.Tensor, EnvSection]:
+def trained(name: str, backend: str) -> tuple[Task, Any, Any, Any, torch.Tensor, EnvSection]:
     """Agents in the normalised bandits, and the same ones in bandits that were put into their units by hand."""
     task = make_task(TASK.get(name, "CartPole-v0"))
     section, worlds = bandits(task)
-    learner = LEARNERS[name].section(**{"hidden_size": 16, "test_episodes": 2, **SMALL[name], **own})
+    learner = LEARNERS[name].section(**{"hidden_size": 16, "test_episodes": 2, **SMALL[name]})
     found = train(name, learner, None, task, "se", section, worlds, KEYS, backend=backend)
     plain = dataclasses.replace(section, normalised=False)
     by_hand = torch.stack([in_units(task, plain, flat, units_of(task, plain, flat)) for flat in worlds])

@@ -120,7 +120,7 @@ def test_the_search_moves_in_units_of_the_first_world() -> None:
     world = target.begin(3)
     last = len(world) - target.section.net(6, 1).size - 8 * 4 - 4  # of init_net's last layer, [8, 4], then 4 biases
     world[last : last + 32].view(8, 4).mul_(torch.tensor([0.01, 1.0, 10.0, 100.0]))
-    target.measure(world)
+    target.measure(lambda: world)
     assert target.units is not None
     vector = target.vector(world)
     back, moved = target.worlds(torch.stack((vector, vector + 1)))
