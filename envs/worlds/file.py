@@ -32,10 +32,7 @@ from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.envs.worlds.world import World
 
 FORMAT, VERSION = "envolve-world", 1
-MODEL, FIRST = (
-    "model.pt",
-    "distilled.pt",
-)  # in a run's folder: the best world; the first one, if experts or a file gave it
+MODEL, FIRST = "model.pt", "distilled.pt"  # in a run's folder: the best world; the first, if experts or a file gave it
 TYPES = {  # of each entry beside model
     "format": str, "version": int, "kind": str, "env_name": str, "config": dict,
     "budget": int, "score": float, "solved": bool, "sha256": str,
