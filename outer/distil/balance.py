@@ -2,7 +2,7 @@
 contexts apart.
 
 TD3 and DDPG learn first what is best on average. If that is near a bound, their tanh ends there in every context, and
-they never again see another action (docs/results/continuous_control.md, "Where TD3 gets stuck").
+they never again see another action (docs/results/robot_bandits.md, "Where TD3 gets stuck").
 
 Entropy balancing (Hainmueller 2012, https://doi.org/10.1093/pan/mpr025): of all weights p of the contexts under which
 the mean action is zero those that are nearest to equal ones. With a ridge they are
