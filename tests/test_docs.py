@@ -92,6 +92,19 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(to), f"{name(page)}: no heading for {target}; there are {sorted(anchors(to))}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_rows_of_tables_have_as_many_cells_as_their_header(page: Path) -> None:
+    def cells(line: str) -> int:
+        plain = re.sub(r"`[^`]*`", "", line)
+        return len(re.findall(r"(?<!\\)\|", plain)) - 1
+
+    lines = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).split("\n")
+    widths = [cells(line) if line.lstrip().startswith("|") else 0 for line in lines]
+    for before, width, line in zip(widths, widths[1:], lines[1:]):
+        assert not (before and width) or before == width, f"{name(page)}: {line[:80]}"
+        assert "|---|" not in line or width, f"{name(page)}: a table inside a line: {line[:80]}"
+
+
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_paths_exist(page: Path) -> None:
     missing = [p for p in paths(page.read_text(encoding="utf-8")) if p not in TO_BE_WRITTEN and not exists(p)]
