@@ -100,6 +100,7 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
     def enough(run: Run) -> bool:
         return generations is not None and run.strategy.state.generation >= generations
 
+    words = [word.replace("{seed}", str(seed)) for word in words]
     flags = ["--generations", str(generations)] if generations else []
     flags += ["--set", *words] if words else []
     own = f"benchmarks/worlds/continuous_control.py {config} --out DIR --first {seed} --seeds {seed + 1}"
@@ -228,7 +229,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5, help="they are --first .. this - 1")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--generations", type=int)
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="for every seed; {seed} in a value is the seed"
+    )
     parser.add_argument("--test", nargs="+", choices=PLACES, default=[])
     parser.add_argument("--learners", nargs="+", choices=AGENTS)
     parser.add_argument("--agents", type=int, default=2, help="of each of this project's learners in each world")

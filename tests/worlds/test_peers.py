@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from envolve.envs.worlds.export import WorldEnv
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.checkpoint import RunError
+from envolve.outer.config.load import Config
 
 CONFIG = "default_config_pendulum_contextual_bandit.yaml"
 
@@ -115,6 +117,20 @@ def test_an_agent_of_the_library_learns_and_is_tested_in_the_task_s_units(name: 
 
     mean = library_agents.mean_return(name, make, task, "MountainCarContinuous-v0", 3, 150, 2)
     assert -2.0 <= mean <= 0.0  # 0.1 per step at most, and no agent arrives within 20 steps
+
+
+def test_seed_in_a_value_of_set_is_the_seed_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    def search(folder: Path, make: Callable[[], Config], enough: object, command: str) -> None:
+        data = make().data
+        searched.append((folder.name, data["seed"], data["agents"]["gtn"]["first_world"], command))
+
+    monkeypatch.setattr(continuous_control.cells, "search", search)
+    words = ["--set", "agents.gtn.init=random", "agents.gtn.first_world=run-{seed}.pt"]
+    assert continuous_control.main([CONFIG, "--out", str(tmp_path), "--first", "3", "--seeds", "5", *words]) == 0
+    assert [found[:3] for found in searched] == [("run-3", 3, "run-3.pt"), ("run-4", 4, "run-4.pt")]
+    assert searched[1][3].endswith("--first 4 --seeds 5 --set agents.gtn.init=random agents.gtn.first_world=run-4.pt")
 
 
 def test_the_figure_of_continuous_control_is_drawn_from_committed_cells(
