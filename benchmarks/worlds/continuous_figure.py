@@ -39,6 +39,7 @@ TASKS = {
 }
 MORE = {  # in the table alone
     "pendulum_v1": "Pendulum-v1, normalised",
+    "swimmer_second": "Swimmer-v5, a second run",
     "hopper_second": "Hopper-v5, a second run",
     "walker2d_second": "Walker2d-v5, a second run",
     "reacher": "Reacher-v5",
