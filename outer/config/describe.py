@@ -37,7 +37,7 @@ def describe(config: Config) -> str:
     (name, section, vary), icm = problem.learner(data), problem.curiosity(data)
     task = make_task(data["env_name"], env.max_steps, env.solved_reward)
     mark = mark_of(task.solved_reward)
-    others = {agent: problem.named_learner(data, agent)[1:] for agent in inner_agents(gtn)[1:]}
+    others = [problem.named_learner(data, agent) for agent in inner_agents(gtn)[1:]]
     lines = [
         ("task", f"{task.name}: {task.observation_size} {'observations' if task.num_states is None else 'states'}, "
                  f"{_actions(task)}, at most {task.max_steps} steps, "
@@ -46,7 +46,8 @@ def describe(config: Config) -> str:
         ("learner", _describe_learner(task, name, section)),
         *([("curiosity", _describe_curiosity(icm))] if icm else []),
         ("varied", _describe_vary(section, vary)),
-        *[("in turn", f"{agent}, {_describe_vary(*those)}") for agent, those in others.items()],
+        *[line for other, own, theirs in others
+          for line in (("in turn", _describe_learner(task, other, own)), ("varied", _describe_vary(own, theirs)))],
         ("training", f"at most {section.train_episodes} episodes"
                      + (f" and {section.train_steps} steps" if section.train_steps else "")
                      + f", learning from episode {section.init_episodes}; test: {section.test_episodes} episodes"),
@@ -133,8 +134,9 @@ def _describe_vary(section: LearnerSection, vary: VarySection | None) -> str:
     if vary.vary_hp and not isinstance(section, TabularSection):
         if vary.lr_factor != HYPER_FACTOR:
             parts.append(f"lr within a factor of {vary.lr_factor:g}")
-        rest = "batch_size, hidden_size" if parts else "lr, batch_size, hidden_size"
-        parts.append(f"{rest} within a factor of {HYPER_FACTOR:g}" + (", layers +-1" if vary.vary_layers else ""))
+        rest = [n for n in ("lr", "batch_size", "hidden_size") if hasattr(section, n)][len(parts) :]
+        layers = ", layers +-1" if vary.vary_layers else ""
+        parts.append(f"{', '.join(rest)} within a factor of {HYPER_FACTOR:g}{layers}")
     elif vary.vary_hp:
         parts.append("alpha and gamma in [0.1, 1]")
     if vary.train_steps_factor > 1:

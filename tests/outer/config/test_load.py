@@ -34,11 +34,13 @@ from envolve.outer.config.load import (
 )
 from envolve.outer.config.section import GTNSection
 from envolve.outer.plugins import forget, register_task
+from envolve.outer.search.target import NetworkTarget
 from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 ORIGINALS = Path(__file__).resolve().parents[2] / "fixtures" / "original_configs"
 SHIPPED = sorted(ROOT.glob("default_config_*.yaml"))
+ZOO = sorted((ROOT / "configs" / "zoo").glob("*.yaml"))
 GOOD: dict[str, Any] = {
     "env_name": "CartPole-v0",
     "device": "cpu",
@@ -665,6 +667,28 @@ def test_describe_says_what_would_run(tmp_path: Path) -> None:
     text = describe(load(tmp_path, pendulum))
     assert "Pendulum-v0: 3 observations, actions of 1 number in [-2, 2], at most 200 steps" in text
     assert "state 4-8-3, reward 4-8-1, done 4-8-1" in text
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda p: p.name)
+def test_configurations_of_the_zoo_can_be_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # a first world is named from there
+    if path.name == "lunar_lander.yaml":
+        pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'envolve[box2d]'")
+    config = load_config(path)
+    assert config.warnings == [] and "contextual bandit" in describe(config)
+    gtn = problem.gtn_section(config.data)
+    assert (gtn.init == "distilled") != bool(gtn.first_world)
+    if gtn.first_world:
+        first = NetworkTarget(config.data, gtn).given(gtn.first_world)
+        assert first.kind == "se" and first.score > 0
+
+
+def test_describe_says_what_learners_in_turn_are(tmp_path: Path) -> None:
+    text = describe(load_config(ROOT / "configs" / "zoo" / "half_cheetah_evolved.yaml"))
+    lines = [line.split(None, 1) for line in text.splitlines()]
+    assert ["varied", "drawn anew for every agent: lr, hidden_size within a factor of 3"] in lines  # PPO has no batches
+    where = lines.index(["varied", "nothing: every agent has these hyperparameters"])
+    assert lines[where - 1][1].startswith("turn ") and "td3: lr 0.001, batch_size 64" in lines[where - 1][1]
 
 
 def test_describe_says_that_a_task_has_no_mark(tmp_path: Path) -> None:
