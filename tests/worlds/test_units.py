@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.worlds import continuous_control, continuous_figure, units
+from envolve.agents.common.result import TrainResult
 from envolve.agents.train import train
 from envolve.envs.task import make_task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
@@ -48,11 +49,18 @@ def test_policies_are_tested_as_those_that_train() -> None:
 
 @pytest.mark.parametrize("learner", ["td3_normalised", "sac_normalised", "ppo_normalised"])
 def test_a_cell_of_agents_in_these_units(monkeypatch: pytest.MonkeyPatch, learner: str) -> None:
-    monkeypatch.setattr(continuous_control, "train", functools.partial(train, backend="torch"))
+    results = []
+
+    def trained(*args: Any, **keywords: Any) -> TrainResult:
+        results.append(train(*args, **keywords, backend="torch"))
+        return results[-1]
+
+    monkeypatch.setattr(continuous_control, "train", trained)
     config = Path("configs/zoo/half_cheetah.yaml")
     steps = 2048 if learner.startswith("ppo") else 110
     row = continuous_control.cell(config, WORLD.parents[1], "distilled", learner, 0, range(2), steps, 1, "cpu")
     assert np.isfinite(row["returns"]).all() and len(set(row["returns"])) == 2
+    assert (results[0].updates > 0).all()  # PPO's from its one rollout
 
 
 def test_there_are_no_such_units_on_the_task(tmp_path: Path) -> None:
