@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
+from torch import Tensor
 
+from envolve.agents.train import train
 from envolve.envs.outside.spaces import action_of
-from envolve.outer.auto import report
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import save_world
+from envolve.envs.worlds.world import init_world
+from envolve.outer.auto import report, unseen
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import (
     RANDOM,
@@ -26,6 +32,8 @@ from envolve.outer.auto.unseen import (
     unseen_learners,
 )
 from envolve.outer.checkpoint import RunError
+from envolve.outer.config import problem
+from envolve.outer.config.load import load_config
 
 
 def row(learner: str, where: str, value: float, **values: Any) -> dict[str, Any]:
@@ -103,6 +111,42 @@ def test_finished_agents_are_not_trained_again(tmp_path: Path, monkeypatch: pyte
 def test_an_agent_whose_environment_raises_is_a_row_with_a_reason(tmp_path: Path) -> None:
     row = report.guarded(UnseenAgent(str(tmp_path), "ppo", WORLD, 10, 0, 1, True))
     assert math.isnan(row["return"]) and "ConfigError" in row["failed"]
+
+
+def test_this_projects_ppo_learns_from_the_last_rollout_of_a_bandit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are as many episodes as steps, and one that ends a training is not learned from."""
+    found = []
+
+    def evaluated(data: dict[str, Any], worlds: Tensor, seeds: Tensor, mode: str) -> dict[str, Any]:
+        data["agents"]["gtn"]["backend"] = "torch"
+        task = make_task("CartPole-v0")
+        learner = problem.learner(data)[1]
+        result = train(
+            "ppo", learner, None, task, "se", problem.env_section(data), worlds, seeds.numpy(), False, "torch"
+        )
+        found.append(result)
+        returns = torch.from_numpy(result.test_return)
+        return {"train_steps": result.train_steps, "real_steps": [0], "test_returns": returns, "reason": [""]}
+
+    monkeypatch.setattr(unseen, "evaluate", evaluated)
+    data = load_config("default_config_cartpole_contextual_bandit.yaml").data
+    section = problem.env_section(data)
+    world = init_world("se", make_task("CartPole-v0"), section, torch.tensor([0]))[0]
+    save_world(
+        str(tmp_path / "model.pt"),
+        "se",
+        "CartPole-v0",
+        world,
+        data,
+        budget=64,
+        score=0.0,
+        solved=False,
+        evolution_steps=0,
+    )
+    row = unseen._own(UnseenAgent(str(tmp_path), "ppo", WORLD, 64, 0, 1, False), data)
+    assert row["train_steps"] == 64 and found[0].updates[0] > 0
 
 
 def test_kinds_that_the_world_has_seen_are_no_unseen_agents() -> None:
