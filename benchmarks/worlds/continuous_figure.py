@@ -46,6 +46,7 @@ MORE = {  # in the table alone
     "half_cheetah_ars": "HalfCheetah-v5, experts of random search",
     "half_cheetah_balanced": "HalfCheetah-v5, balanced contexts",
     "half_cheetah_evolved": "HalfCheetah-v5, evolved in normalised units",
+    "half_cheetah_budget": "HalfCheetah-v5, evolved with varied budgets",
     "walker2d_balanced": "Walker2d-v5, balanced contexts",
     "walker2d_evolved": "Walker2d-v5, evolved in normalised units",
 }
