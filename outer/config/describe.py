@@ -134,7 +134,8 @@ def _describe_vary(section: LearnerSection, vary: VarySection | None) -> str:
     if vary.vary_hp and not isinstance(section, TabularSection):
         if vary.lr_factor != HYPER_FACTOR:
             parts.append(f"lr within a factor of {vary.lr_factor:g}")
-        rest = [n for n in ("lr", "batch_size", "hidden_size") if hasattr(section, n)][len(parts) :]
+        named = ("batch_size", "hidden_size") if parts else ("lr", "batch_size", "hidden_size")
+        rest = [name for name in named if hasattr(section, name)]
         layers = ", layers +-1" if vary.vary_layers else ""
         parts.append(f"{', '.join(rest)} within a factor of {HYPER_FACTOR:g}{layers}")
     elif vary.vary_hp:

@@ -683,7 +683,7 @@ def test_configurations_of_the_zoo_can_be_run(path: Path, monkeypatch: pytest.Mo
         assert first.kind == "se" and first.score > 0
 
 
-def test_describe_says_what_learners_in_turn_are(tmp_path: Path) -> None:
+def test_describe_says_what_learners_in_turn_are() -> None:
     words = [
         "agents.gtn.agent_name=PPO_vary",
         "agents.gtn.other_agents=TD3",
