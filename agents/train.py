@@ -118,7 +118,7 @@ def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -
     most = math.ceil(learner.train_steps * (vary.train_steps_factor if vary else 1.0))
     episodes = max(learner.train_episodes, most)
     own: Dict[str, Any] = {"twin": False} if hasattr(learner, "twin") else {}
-    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes, **own)
+    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes + 1, **own)
 
 
 def algorithm(name: str) -> Any:

@@ -7,7 +7,8 @@ transitions (``agents/ppo/update.py``). Its compiled twins are ``training.py`` o
 
 Episodes are numbered in the order in which they end, those of one decision by environment. Early out and the limit of
 episodes are looked at after each, at the end of the rollout: a member that stops at an episode is the agent that played
-it, and what its environments did later does not count. The budget of steps is looked at after each update, so up to one
+it, and what its environments did later does not count. A limit that is reached at the last decision of a rollout is
+looked at after the update, as the rollout is complete. The budget of steps is looked at after each update, so up to one
 rollout more is taken. Only finished episodes are logged and counted.
 
 Axes: T decisions, L members still in training, N environments, K episodes, D parameters.
@@ -101,7 +102,8 @@ class PPO:
             self.epochs.learn(self.rollout)
             diverged = ~torch.isfinite(m.params).all(1)
             self._finish(m.live & diverged, m.n, m.episode, AGENT_DIVERGED)
-            self._finish(m.live & (m.n >= m.budget), m.n, m.episode, 0)
+            done = (m.n >= m.budget) | (m.episode == self.s.train_episodes)
+            self._finish(m.live & done, m.n, m.episode, 0)
 
     # ------------------------------------------------------------------------------------------------- the episodes
 
@@ -131,7 +133,7 @@ class PPO:
         self.logged[row, e] = logged
         settles = self.kind == "se" and not self.test_each
         stop = early_out(self.logged, e, n[i, when], s, settles, self.task.solved_reward, row)
-        stop |= e == s.train_episodes - 1
+        stop |= (e == s.train_episodes - 1) & (when < over.shape[1] - 1)
         last = torch.full_like(m.episode, NEVER).scatter_reduce_(0, i[stop], e[stop], "amin")  # episode to stop at
         late = e > last[i]
         self.logged[row[late], e[late]], self.length[row[late], e[late]] = torch.nan, 0

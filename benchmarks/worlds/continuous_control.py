@@ -131,8 +131,7 @@ def cell(
         if normalise and path is None:
             raise RunError(f"--learners {learner}: found {TASK}, expected worlds: there sb3_{learner} learns")
         name, values = SETTINGS[plain(learner)]
-        # More episodes than steps: in a bandit these are as many, and the last rollout would not be learned from.
-        own = {"train_steps": steps, "train_episodes": steps + 1, "early_out_min_steps": steps + 1}
+        own = {"train_steps": steps, "train_episodes": steps, "early_out_min_steps": steps + 1}
         own["test_episodes"] = 1 if normalise else tests
         if name == "ppo":
             rollout = values["rollout_steps"]

@@ -244,8 +244,7 @@ def _own(job: UnseenAgent, data: Mapping[str, Any]) -> dict[str, Any]:
     """An agent of this project with its default hyperparameters."""
     data = copy.deepcopy(dict(data))
     defaults = dataclasses.asdict(LEARNERS[job.learner].section())
-    # More episodes than steps: in a bandit these are as many, and PPO would not learn from its last rollout.
-    limits = {"train_steps": job.steps, "train_episodes": job.steps + 1, "early_out_min_steps": LONG * 10**3}
+    limits = {"train_steps": job.steps, "train_episodes": job.steps, "early_out_min_steps": LONG * 10**3}
     if job.learner == "ppo":
         limits["rollout_steps"] = min(2048, job.steps)
     data["agents"]["gtn"].update(agent_name=job.learner, other_agents="", backend="auto")

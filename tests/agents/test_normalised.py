@@ -24,12 +24,12 @@ from envolve.outer.distil.units import fit_in_units
 
 KEYS = np.array([3, 4], dtype=np.int64)
 SMALL: dict[str, dict[str, Any]] = {
-    "td3": {"train_steps": 200, "train_episodes": 200, "init_episodes": 100, "batch_size": 32, "lr": 1e-4},
-    "sac": {"train_steps": 200, "train_episodes": 200, "init_episodes": 100, "batch_size": 32, "lr": 1e-4},
+    "td3": {"train_steps": 150, "train_episodes": 150, "init_episodes": 100, "batch_size": 32, "lr": 1e-4},
+    "sac": {"train_steps": 150, "train_episodes": 150, "init_episodes": 100, "batch_size": 32, "lr": 1e-4},
     "ppo": {"train_steps": 256, "train_episodes": 256, "rollout_steps": 128, "minibatches": 4, "ppo_epochs": 4,
             "orthogonal_init": True},
-    "ddqn": {"train_steps": 300, "train_episodes": 300, "init_episodes": 20, "batch_size": 32},
-    "duelingddqn": {"train_steps": 300, "train_episodes": 300, "init_episodes": 20, "batch_size": 32},
+    "ddqn": {"train_steps": 100, "train_episodes": 100, "init_episodes": 20, "batch_size": 32},
+    "duelingddqn": {"train_steps": 100, "train_episodes": 100, "init_episodes": 20, "batch_size": 32},
 }  # fmt: skip
 TASK = {"td3": "Pendulum-v0", "sac": "Pendulum-v0", "ppo": "Pendulum-v0"}
 
@@ -115,7 +115,7 @@ def test_units_let_an_agent_learn_what_it_does_not_see_without(monkeypatch: pyte
         return 1.5 * torch.tanh(x[:, :1] / spread[0])
 
     world = fit_in_units(task, section, contexts, best, 0, 800)[None]
-    own = {"train_steps": 3072, "train_episodes": 3072, "num_envs": 8, "rollout_steps": 16, "lr": 3e-3,
+    own = {"train_steps": 1536, "train_episodes": 1536, "num_envs": 8, "rollout_steps": 16, "lr": 3e-3,
            "hidden_size": 32, "test_episodes": 1, "norm_advantage": True}  # fmt: skip
     learner = LEARNERS["ppo"].section(**{**SMALL["ppo"], **own})
     follows = []

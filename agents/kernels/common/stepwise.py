@@ -57,8 +57,7 @@ class Stepwise:
         self.steps = self._steps()
 
     def log_episode(self, k: int, e: int, total: float) -> bool:
-        """Logs the return of episode e of the member at place k -> whether training ends with it, as the task is solved
-        or there are no more episodes."""
+        """Logs the return of episode e of the member at place k -> whether training ends early with it."""
         r, s, i = self.result, self.s, int(self.member[k])
         if self.job.test_each:
             returns, steps = self.tests(np.array([i]), rng.TEST, e * s.test_episodes)
@@ -68,7 +67,7 @@ class Stepwise:
         settles = self.job.kind == "se" and not self.job.test_each
         here = torch.tensor([e]), torch.tensor([int(self.n[k])])
         stop = early_out(self.logged[i : i + 1], *here, s, settles, self.task.solved_reward)
-        return bool(stop[0]) or e + 1 >= s.train_episodes
+        return bool(stop[0])
 
     def finish(self, k: int, episodes: int, updates: int, status: int, failed: Optional[Tensor] = None) -> None:
         """Notes what the member at place k has done. failed: the state in which its world did."""

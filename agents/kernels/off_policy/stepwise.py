@@ -202,8 +202,9 @@ class OffPolicy(Stepwise):
             return WORLD_DIVERGED, True
         if not np.isfinite(self.result.weights[self.member[k]]).all():
             return AGENT_DIVERGED, True
-        solved = self.log_episode(k, int(self.turn[k, EPISODE]), self.total[k])
-        return OK, solved or bool(self.n[k] >= self.budget[k])
+        e = int(self.turn[k, EPISODE])
+        stops = self.log_episode(k, e, self.total[k]) or e + 1 >= self.s.train_episodes
+        return OK, stops or bool(self.n[k] >= self.budget[k])
 
 
 def train_population(algorithm: Type[Algorithm], job: Job) -> TrainResult:

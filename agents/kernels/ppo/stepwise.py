@@ -165,8 +165,8 @@ class OnPolicy(Stepwise):
         """Logs the episodes that ended, begins others, and drops the members that have finished -> state."""
         F, stays = self.task.observation_size, ~lost
         for k in np.flatnonzero(over.any(1)).tolist():
-            solved = not lost[k] and self._log(k, np.flatnonzero(over[k]).tolist())
-            if lost[k] or solved:
+            stops = not lost[k] and self._log(k, np.flatnonzero(over[k]).tolist())
+            if lost[k] or stops:
                 stays[k] = False
                 status, failed = (WORLD_DIVERGED, state[k]) if lost[k] else (OK, None)
                 self.finish(k, int(self.episode[k]), self._updates(self.decision - 1), status, failed)
@@ -183,20 +183,22 @@ class OnPolicy(Stepwise):
         return state
 
     def _log(self, k: int, ended: List[int]) -> bool:
-        """Logs what ended in these environments of the member at place k -> whether training ends with one of them."""
+        """Logs what ended in these environments of the member at place k -> whether training ends there."""
         for n in ended:
             e = int(self.episode[k])
             self.result.episode_length[self.member[k], e] = self.t[k, n]
             self.episode[k] += 1
             if self.log_episode(k, e, self.total[k, n]):
                 return True
+            if self.episode[k] == self.s.train_episodes:
+                return self.decision % self.T > 0  # a complete rollout is learned from
         return False
 
     def _end_rollout(self, state: Tensor) -> Tensor:
         """After the members have learned from a rollout: drops those that have finished -> state."""
         self.before = self.n.copy()
         fine = np.isfinite(self.result.weights[self.member]).all(1)
-        stays = fine & (self.n < self.budget)
+        stays = fine & (self.n < self.budget) & (self.episode < self.s.train_episodes)
         for k in np.flatnonzero(~stays).tolist():
             status = OK if fine[k] else AGENT_DIVERGED
             self.finish(k, int(self.episode[k]), self._updates(self.decision), status)

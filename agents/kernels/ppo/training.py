@@ -128,7 +128,7 @@ def train(agent, world, task, c, key, test_returns, episode_return, episode_leng
     n, decision, epoch, updates, e, real_steps, status = 0, 0, 0, np.int64(0), 0, 0, OK
     for i in range(N):
         worlds.reset(environment(envs, world, i), reset_key, i)
-    stop = False
+    stop, last = False, False
     while not stop:
         ends, before = np.int64(0), n
         for t in range(c.rollout_steps):
@@ -149,8 +149,9 @@ def train(agent, world, task, c, key, test_returns, episode_return, episode_leng
                 episode_return[e] = total
                 solved = e >= c.init_episodes and early_out(episode_return, e, n, world.kind, c)
                 e += 1
-                if solved or e == c.train_episodes:
-                    stop = True
+                last = e == c.train_episodes
+                stop = solved or (last and t < c.rollout_steps - 1)  # a complete rollout is learned from
+                if solved or last:
                     break
                 worlds.reset(environment(envs, world, i), reset_key, decision * N + i)
                 envs.t[i], envs.total[i] = 0, 0.0
@@ -163,7 +164,7 @@ def train(agent, world, task, c, key, test_returns, episode_return, episode_leng
         epoch += c.ppo_epochs
         if not finite(policy.p):
             status, stop = AGENT_DIVERGED, True
-        stop = stop or (c.train_steps > 0 and n >= c.train_steps)
+        stop = stop or last or (c.train_steps > 0 and n >= c.train_steps)
 
     if world.kind != worlds.SE:
         real_steps += n

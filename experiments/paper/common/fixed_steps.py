@@ -90,8 +90,8 @@ def at_fixed_steps(
         published = PPO_IN_SE if name == "ppo" else PUBLISHED_IN_SE.get(name, {})
         values = PUBLISHED.get((task.name, name), published)
     greedy = {"test_noise": False} if hasattr(LEARNERS[name].section, "test_noise") else {}
-    # episodes of one step must not end it before; nothing ends early
-    values = {**values, **greedy, "test_episodes": tests, "train_episodes": steps + 1, "early_out_min_steps": steps + 1}
+    # nothing ends early
+    values = {**values, **greedy, "test_episodes": tests, "train_episodes": steps, "early_out_min_steps": steps + 1}
     who = learner(data, task, name, values, False, False, settings)
     if isinstance(who.section, TabularSection):
         return replace(who, section=replace(who.section, train_steps=steps))

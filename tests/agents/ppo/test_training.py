@@ -81,6 +81,7 @@ CASES = {
     "frame skip": dict(same_action_num=3, max_steps=31),
     "solved": dict(train_steps=0, early_out_num=3, solved_reward=22.0),
     "episodes": dict(train_steps=0, train_episodes=11),
+    "episodes that fill a rollout": dict(train_steps=0, train_episodes=119, max_steps=1),  # 120 in two rollouts
     "left over": dict(rollout_steps=7, minibatches=4),
     "prelu": dict(activation_fn="prelu", hidden_layer=2, values={"hidden_size": [16, 7, 16, 3, 9]}),
     "acrobot": dict(name="Acrobot-v1", max_steps=40, activation_fn="leakyrelu"),
@@ -386,7 +387,17 @@ def test_training_stops_at_an_episode(rule):
         assert result.episodes[i] == stop + 1
         assert result.episode_return[i, : stop + 1].tolist() == returns[: stop + 1]
         assert result.train_steps[i] == (wanted[stop][0] + 1) * 3
-        assert result.updates[i] == wanted[stop][0] // 20 * 12  # the rollout that ends training is not learned from
+        assert result.updates[i] == wanted[stop][0] // 20 * 12  # the unfinished rollout is not learned from
+
+
+@pytest.mark.parametrize("loop", ["torch", "compiled", "stepped"])
+@pytest.mark.parametrize("episodes, rollouts", [(117, 1), (118, 2), (120, 2), (121, 2)])
+def test_a_rollout_that_is_full_when_episodes_run_out_is_learned_from(loop, episodes, rollouts):
+    """In each decision three episodes end, so rollouts of twenty decisions are full after 60 and 120."""
+    setup = Setup(P=2, train_steps=0, train_episodes=episodes, max_steps=1)
+    result = getattr(setup, loop)()
+    assert (result.episodes == episodes).all() and not np.isnan(result.episode_return).any()
+    assert (result.updates == rollouts * 12).all() and (result.train_steps == -(-episodes // 3) * 3).all()
 
 
 def test_published_rollout_ends_when_more_than_update_episodes_are_played():
