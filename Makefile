@@ -106,11 +106,12 @@ docs: setup ## the documentation as a site, in results/site; ends with an error 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 # the newest run's folder: a run never overwrites another
-film: setup ## evolve the world of `make run` again: docs/world.gif and docs/learning_curve.png; draw the figure of docs/results/
+film: setup ## evolve the world of `make run` again: docs/world.gif and docs/learning_curve.png; draw the figures of docs/results/
 	$(BIN)/python -m envolve run default_config_cartpole_syn_env.yaml --single --results-dir results/film
 	$(BIN)/python -m envolve film "$$(ls -dt results/film/*/ | head -1)" --steps 120 --out docs/world.gif
 	cp "$$(ls -dt results/film/*/ | head -1)/learning_curve.png" docs/learning_curve.png
 	$(BIN)/python benchmarks/worlds/continuous_figure.py --out docs/continuous_control.png
+	$(BIN)/python benchmarks/worlds/budget_figure.py --out docs/budgets.png
 
 bench: setup ## speed and memory beside the peers, in one table (installs them into .venv-peers; ARGS=--no-peers: without)
 	$(BIN)/python benchmarks/run.py $(ARGS)

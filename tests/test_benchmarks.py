@@ -86,6 +86,7 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
     own_tables |= {
         "worlds.continuous_control",
         "worlds.continuous_figure",
+        "worlds.budget_figure",
         "worlds.bandit_generation",
         "worlds.bugs",
         "rewards.study",

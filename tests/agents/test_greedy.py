@@ -20,7 +20,11 @@ CASES = [
     ("duelingddqn", "CartPole-v0", {"train_episodes": 3, "init_episodes": 1, "test_episodes": 3, "hidden_size": 8}),
     ("td3", "Pendulum-v0", {"train_episodes": 2, "init_episodes": 1, "test_episodes": 2, "hidden_size": 8}),
     ("sac", "Pendulum-v0", {"train_episodes": 2, "init_episodes": 1, "test_episodes": 2, "hidden_size": 8}),
-    ("ppo", "CartPole-v0", {"train_episodes": 6, "test_episodes": 3, "hidden_size": 8, "rollout_steps": 16}),
+    (
+        "ppo",
+        "CartPole-v0",
+        {"train_episodes": 6, "test_episodes": 3, "hidden_size": 8, "rollout_steps": 16, "ppo_epochs": 2},
+    ),
     ("ql", "Cliff", {"train_episodes": 8, "test_episodes": 2}),
 ]
 

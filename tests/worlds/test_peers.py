@@ -15,7 +15,7 @@ import torch
 import envolve.worlds
 from benchmarks.common import cells, harness
 from benchmarks.common.settings import SETTINGS
-from benchmarks.worlds import continuous_control, continuous_figure, library_agents, zoo
+from benchmarks.worlds import budget_figure, continuous_control, continuous_figure, library_agents, zoo
 from envolve.agents import peers
 from envolve.agents.train import train
 from envolve.envs.task import make_task
@@ -144,6 +144,28 @@ def test_the_figure_of_continuous_control_is_drawn_from_committed_cells(
     names = {**continuous_figure.TASKS, **continuous_figure.MORE}
     assert set(names) == {path.name for path in continuous_figure.DATA.iterdir()}
     assert all(f"**{name}**" in printed for name in names.values())
+
+
+def test_the_figure_of_budgets_is_drawn_from_committed_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "figure.png"
+    assert budget_figure.main(["--out", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert budget_figure.main(["--table"]) == 0
+    printed = capsys.readouterr().out
+    for panel in budget_figure.PANELS:
+        assert f"| {panel.task}: rollouts of 2,048 steps | 1 | 2 |" in printed
+        assert all(5 in map(len, found.values()) for _, found in budget_figure.of_panel(panel)), panel.task
+
+
+def test_points_of_a_budget_are_means_of_worlds_after_whole_rollouts() -> None:
+    row = {"place": "evolved", "learner": "ppo", "steps": 4096, "returns": [1.0, 3.0], "seed": 0}
+    rows = [row, {**row, "returns": [6.0]}, {**row, "steps": 10_000}, {**row, "place": "distilled"},
+            {**row, "learner": "td3"}, {**row, "steps": 2048}]  # fmt: skip
+    assert budget_figure.points(rows, "evolved", "ppo") == {2048: [2.0], 4096: [2.0, 6.0]}
+    assert budget_figure.said([1000.4, 2.0]) == "1,000; 2" and budget_figure.said([]) == ""
+    assert budget_figure.said([1.0, 2.0, 6.0]).startswith("3 [")
 
 
 WORLDS = sorted(continuous_figure.DATA.glob("*/run-*/distilled.pt"))

@@ -26,7 +26,7 @@ from envolve.envs.task import TASKS, Task
 from envolve.envs.worlds.world import init_world
 
 SECTION = EnvSection(contextual_bandit=True, hidden_size=16)
-COMMON: dict[str, Any] = {"train_episodes": 150, "train_steps": 150, "test_episodes": 3, "hidden_size": 16}
+COMMON: dict[str, Any] = {"train_episodes": 100, "train_steps": 100, "test_episodes": 3, "hidden_size": 16}
 CASES: list[tuple[str, type[Task], LearnerSection]] = [
     ("ddqn", CartPole, DDQNSection(init_episodes=0, hidden_layer=1, **COMMON)),
     ("td3", Pendulum, TD3Section(init_episodes=20, hidden_layer=1, batch_size=16, **COMMON)),

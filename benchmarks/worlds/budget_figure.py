@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Draws what PPO reaches by its budget of steps, in distilled worlds and in those that were evolved from them.
+
+    python3 benchmarks/worlds/budget_figure.py                 docs/budgets.png
+    python3 benchmarks/worlds/budget_figure.py --table         the same numbers in Markdown
+
+Data are the cells that continuous_control.py wrote into results/continuous_control/<folder>/ (committed). Nothing is
+computed again. One table at one budget cannot tell a world that teaches more from one that teaches sooner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import cells  # noqa: E402
+from benchmarks.worlds import continuous_control, continuous_figure  # noqa: E402
+from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.experiments.paper.common.drawing import panels  # noqa: E402
+from envolve.outer.checkpoint import RunError  # noqa: E402
+from envolve.outer.reporting.style import COLOURS  # noqa: E402
+
+ROLLOUT = 2048  # steps; PPO learns after each
+EVOLVED_WITH = 4 * ROLLOUT
+MOST = 10 * ROLLOUT
+
+
+class Curve(NamedTuple):
+    """PPO's agents in the worlds of one folder of ``continuous_figure.DATA``."""
+
+    folder: str
+    place: str
+    words: str
+
+
+class Panel(NamedTuple):
+    task: str
+    learner: str  # of continuous_control.SETTINGS
+    published: float  # PPO's return in the evolved worlds of Liesen et al. 2024 (arXiv:2406.12589)
+    curves: tuple[Curve, ...]
+
+
+DISTILLED, TIMED, VARIED = "distilled", "evolved with four rollouts", "evolved with two to eight"
+PANELS = (
+    Panel("Pendulum-v1", "ppo", -205, (
+        Curve("pendulum_v1", "distilled", DISTILLED), Curve("pendulum_v1", "evolved", TIMED))),
+    Panel("HalfCheetah-v5", "ppo_normalised", 1657, (
+        Curve("half_cheetah", "distilled", DISTILLED), Curve("half_cheetah_evolved", "evolved", TIMED),
+        Curve("half_cheetah_budget", "evolved", VARIED))),
+    Panel("Walker2d-v5", "ppo_normalised", 858, (
+        Curve("walker2d_balanced", "distilled", DISTILLED), Curve("walker2d_evolved", "evolved", TIMED))),
+)  # fmt: skip
+
+
+def points(rows: list[cells.Row], place: str, learner: str) -> dict[int, list[float]]:
+    """Steps -> mean return of the agents in each world. A cell of another number of steps than whole rollouts is left
+    out, as its agents trained for fewer than it says."""
+    means: dict[int, list[float]] = {}
+    for row in rows:
+        if (row["place"], row["learner"]) == (place, learner) and row["steps"] % ROLLOUT == 0:
+            means.setdefault(row["steps"], []).append(float(np.mean(row["returns"])))
+    return {steps: means[steps] for steps in sorted(means)}
+
+
+def of_panel(panel: Panel) -> list[tuple[Curve, dict[int, list[float]]]]:
+    """The curves of a panel with their points."""
+    return [
+        (curve, points(cells.results(continuous_figure.DATA / curve.folder, continuous_control.READ),
+                       curve.place, panel.learner))
+        for curve in panel.curves
+    ]  # fmt: skip
+
+
+def picture() -> bytes:
+    """A PNG with a panel for each task: means over worlds and their 95 % intervals."""
+    figure, axes = panels(11, 3.6, 1, len(PANELS))
+    for ax, panel in zip(axes, PANELS):
+        for i, (curve, found) in enumerate(of_panel(panel)):
+            steps = list(found)
+            mean, low, high = np.array([continuous_figure.of_means(found[n]) for n in steps]).T
+            ax.plot(steps, mean, "o-", color=COLOURS[i], markersize=4, linewidth=1.6, label=curve.words)
+            ax.fill_between(steps, low, high, color=COLOURS[i], alpha=0.12, linewidth=0)
+        ax.axvline(EVOLVED_WITH, color="grey", linewidth=0.8, linestyle=":")
+        ax.axhline(panel.published, color="grey", linewidth=0.8, linestyle="--", label="published, at most 10,000 steps")
+        ax.set_xticks(range(0, MOST + 1, EVOLVED_WITH // 2))
+        ax.set_title(panel.task, fontsize=10)
+        ax.set_xlabel("PPO's steps in the world", fontsize=9)
+    axes[0].set_ylabel("return on the task", fontsize=9)
+    axes[1].legend(fontsize=7.5)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def table() -> str:
+    """Mean over worlds and its interval of every point, in Markdown."""
+    parts = []
+    for panel in PANELS:
+        curves = of_panel(panel)
+        budgets = sorted({steps for _, found in curves for steps in found})
+        lines = [f"| {panel.task}: rollouts of {ROLLOUT:,} steps | {' | '.join(str(n // ROLLOUT) for n in budgets)} |",
+                 "|---" * (len(budgets) + 1) + "|"]  # fmt: skip
+        for curve, found in curves:
+            worlds = {len(means) for means in found.values()}
+            counted = "/".join(str(n) for n in sorted(worlds))
+            row = [f"{curve.words} ({counted} worlds)", *(said(found.get(n, [])) for n in budgets)]
+            lines.append(f"| {' | '.join(row)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def said(means: list[float]) -> str:
+    """Mean and interval of at least three worlds, the means themselves of fewer."""
+    if len(means) < 3:
+        return "; ".join(f"{mean:,.0f}" for mean in means)
+    mean, low, high = continuous_figure.of_means(means)
+    return f"{mean:,.0f} [{low:,.0f}, {high:,.0f}]"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "budgets.png", help="the picture")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+    args = parser.parse_args(argv)
+    try:
+        if args.table:
+            print(table())
+        else:
+            write_atomic(str(args.out), picture())
+            print(args.out)
+    except (RunError, OSError) as e:
+        print(f"budget_figure.py: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
