@@ -5,7 +5,8 @@
     python3 benchmarks/worlds/budget_figure.py --table         the same numbers in Markdown
 
 Data are the cells that continuous_control.py wrote into results/continuous_control/<folder>/ (committed). Nothing is
-computed again. One table at one budget cannot tell a world that teaches more from one that teaches sooner.
+computed again. One table at one budget cannot tell a world that teaches more from one that teaches sooner. At the right
+is what a world pays most for, without any agent (its learner "greedy"), where agents would end that learned it all.
 """
 
 from __future__ import annotations
@@ -70,26 +71,39 @@ def points(rows: list[cells.Row], place: str, learner: str) -> dict[int, list[fl
     return {steps: means[steps] for steps in sorted(means)}
 
 
-def of_panel(panel: Panel) -> list[tuple[Curve, dict[int, list[float]]]]:
-    """The curves of a panel with their points."""
-    return [
-        (curve, points(cells.results(continuous_figure.DATA / curve.folder, continuous_control.READ),
-                       curve.place, panel.learner))
-        for curve in panel.curves
-    ]  # fmt: skip
+class Drawn(NamedTuple):
+    """A curve with its points, and the greedy returns of its worlds."""
+
+    curve: Curve
+    points: dict[int, list[float]]
+    greedy: list[float]
+
+
+def of_panel(panel: Panel) -> list[Drawn]:
+    """The curves of a panel."""
+    out = []
+    for curve in panel.curves:
+        rows = cells.results(continuous_figure.DATA / curve.folder, continuous_control.READ)
+        greedy = points(rows, curve.place, continuous_control.GREEDY)
+        out.append(Drawn(curve, points(rows, curve.place, panel.learner), greedy.get(0, [])))
+    return out
 
 
 def picture() -> bytes:
     """A PNG with a panel for each task: means over worlds and their 95 % intervals."""
     figure, axes = panels(11, 3.6, 1, len(PANELS))
     for ax, panel in zip(axes, PANELS):
-        for i, (curve, found) in enumerate(of_panel(panel)):
+        for i, (curve, found, greedy) in enumerate(of_panel(panel)):
             steps = list(found)
             mean, low, high = np.array([continuous_figure.of_means(found[n]) for n in steps]).T
             ax.plot(steps, mean, "o-", color=COLOURS[i], markersize=4, linewidth=1.6, label=curve.words)
             ax.fill_between(steps, low, high, color=COLOURS[i], alpha=0.12, linewidth=0)
+            where = np.full(len(greedy), 1.06 * MOST + 400 * i)
+            ax.plot(where, greedy, "_", color=COLOURS[i], markersize=9, markeredgewidth=1.4)
         ax.axvline(EVOLVED_WITH, color="grey", linewidth=0.8, linestyle=":")
-        ax.axhline(panel.published, color="grey", linewidth=0.8, linestyle="--", label="published, at most 10,000 steps")
+        ax.axhline(
+            panel.published, color="grey", linewidth=0.8, linestyle="--", label="published, at most 10,000 steps"
+        )
         ax.set_xticks(range(0, MOST + 1, EVOLVED_WITH // 2))
         ax.set_title(panel.task, fontsize=10)
         ax.set_xlabel("PPO's steps in the world", fontsize=9)
@@ -105,13 +119,12 @@ def table() -> str:
     parts = []
     for panel in PANELS:
         curves = of_panel(panel)
-        budgets = sorted({steps for _, found in curves for steps in found})
-        lines = [f"| {panel.task}: rollouts of {ROLLOUT:,} steps | {' | '.join(str(n // ROLLOUT) for n in budgets)} |",
-                 "|---" * (len(budgets) + 1) + "|"]  # fmt: skip
-        for curve, found in curves:
-            worlds = {len(means) for means in found.values()}
-            counted = "/".join(str(n) for n in sorted(worlds))
-            row = [f"{curve.words} ({counted} worlds)", *(said(found.get(n, [])) for n in budgets)]
+        budgets = sorted({steps for drawn in curves for steps in drawn.points})
+        lines = [f"| {panel.task}: rollouts of {ROLLOUT:,} steps | {' | '.join(str(n // ROLLOUT) for n in budgets)} "
+                 "| greedy |", "|---" * (len(budgets) + 2) + "|"]  # fmt: skip
+        for curve, found, greedy in curves:
+            counted = "/".join(str(n) for n in sorted({len(means) for means in found.values()}))
+            row = [f"{curve.words} ({counted} worlds)", *(said(found.get(n, [])) for n in budgets), said(greedy)]
             lines.append(f"| {' | '.join(row)} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -17,7 +17,7 @@ is RL Zoo's for Pendulum; ppo_example has the numbers of examples/zoo_ppo.py: sm
 td3_noise is TD3 that explores with a noise of 0.1, as RL Zoo's does (by default with none).
 sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its defaults; td3_normalised and
 the like are this project's with the same numbers, in worlds (units.py); sb3_ppo_rl_zoo and sb3_a2c_rl_zoo are RL Zoo's
-for the task (rl_zoo.yaml).
+for the task (rl_zoo.yaml). greedy is no agent: it takes the action that the world pays most for.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ from envolve.envs.worlds.world import RealTask  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
+from envolve.outer.controls.greedy import greedy  # noqa: E402
+from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 
 PPO: dict[str, Any] = dict(
@@ -85,7 +87,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defau
     "ppo_example": ("ppo", {**PPO, "lr": 1e-3, "rollout_steps": 1024, "minibatches": 4, "ent_coef": 0.001}),
 }
 OWN = [*SETTINGS, *(f"{name}{NORMALISED}" for name in SETTINGS)]
-AGENTS = [*OWN, *library_agents.NAMES]
+GREEDY = "greedy"  # no agent: the action that the world pays most for
+AGENTS = [*OWN, *library_agents.NAMES, GREEDY]
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
 TASK = "task"
@@ -126,6 +129,10 @@ def cell(
 
         known = data["env_name"]
         returns = [library_agents.mean_return(learner, make, task, known, int(key), steps, tests) for key in keys]
+    elif learner == GREEDY:
+        if path is None:
+            raise RunError(f"--learners {GREEDY}: found {TASK}, expected worlds")
+        returns = play(task, greedy(read_world(path).world()), keys, tests).returns.mean(1).tolist()
     else:
         normalise = normalises(learner)
         if normalise and path is None:
@@ -148,8 +155,8 @@ def cell(
         result = train(name, hyper, None, task, kind, section, worlds, keys, hardware=Hardware(device))
         returns = result.test_return.mean(1).tolist()
         if seen:
-            greedy = policies(name, of_one_step_episodes(hyper, None), None, task, result.weights, keys)
-            returns = [float(np.mean(own)) for own in units.test_returns(task, greedy, seen, keys, tests)]
+            acting = policies(name, of_one_step_episodes(hyper, None), None, task, result.weights, keys)
+            returns = [float(np.mean(own)) for own in units.test_returns(task, acting, seen, keys, tests)]
     return {
         "place": place,
         "learner": learner,
@@ -176,10 +183,11 @@ def test(args: argparse.Namespace) -> None:
         if not found:
             seen = f"{args.out}: found no run-N/{FILES[place]} of the seeds {args.first} to {args.seeds - 1}"
             raise RunError(f"{seen}, expected worlds; the command without --test evolves them")
-        names += itertools.product([asked], args.learners or [*SETTINGS], [args.steps], found)
+        learners = [(name, args.steps if name != GREEDY else 0) for name in args.learners or SETTINGS]
+        names += [(asked, *learner, seed) for learner, seed in itertools.product(learners, found)]
 
     def agents(place: str, learner: str, steps: int, seed: int) -> int:
-        count = args.library_agents if learner in library_agents.NAMES else args.agents
+        count = 1 if learner == GREEDY else args.library_agents if learner in library_agents.NAMES else args.agents
         assert isinstance(count, int)
         return count
 

@@ -24,7 +24,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.baseline import baseline_of
 from envolve.outer.controls.direct import evolve_policy
-from envolve.outer.controls.greedy import candidates, greedy, rewards
+from envolve.outer.controls.greedy import best_actions, greedy
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
 from envolve.outer.distil.bandit import fit_bandit
@@ -170,9 +170,7 @@ def classifier(bench: Bench) -> list[Row]:
         u = np.random.default_rng([bench.seed, i]).random((1, CONTEXTS, of.reset_uniforms))
         states = of.reset(torch.from_numpy(u))
         states = states[:, torch.isfinite(states[0]).all(-1)]
-        actions = candidates(bench.task, 0)
-        labels = actions[rewards(of, states, actions).argmax(1)]
-        policies.append(fit_classifier(bench.task, states[0], labels, int(key)))
+        policies.append(fit_classifier(bench.task, states[0], best_actions(of, states), int(key)))
     row = Row("classifier", "a classifier of the bandit's contexts by its best action", "policy", real_steps=0)
     return [bench.tested(row, policies, 1)]
 

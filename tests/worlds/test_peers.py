@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,8 @@ def test_the_figure_of_budgets_is_drawn_from_committed_cells(
     printed = capsys.readouterr().out
     for panel in budget_figure.PANELS:
         assert f"| {panel.task}: rollouts of 2,048 steps | 1 | 2 |" in printed
-        assert all(5 in map(len, found.values()) for _, found in budget_figure.of_panel(panel)), panel.task
+        for drawn in budget_figure.of_panel(panel):
+            assert {len(means) for means in drawn.points.values()} == {5} == {len(drawn.greedy)}, drawn.curve
 
 
 def test_points_of_a_budget_are_means_of_worlds_after_whole_rollouts() -> None:
@@ -211,6 +213,16 @@ def test_means_of_cells() -> None:
     assert continuous_figure.in_worlds(worlds, "td3")[:2] == (10, 3.5), "worlds count alike"
     assert continuous_figure.in_worlds([{**row, "place": "evolved"}], "td3") is None
     assert continuous_figure.of_means([2.0]) == (2.0, 2.0, 2.0)
+
+
+def test_the_action_that_a_world_pays_most_for_has_a_cell_of_no_steps(tmp_path: Path) -> None:
+    out, config = tmp_path / "out", "configs/zoo/pendulum.yaml"
+    shutil.copytree(continuous_figure.DATA / "pendulum_v1" / "run-0", out / "run-0")
+    words = [config, "--out", str(out), "--seeds", "1", "--tests", "2", "--learners", "greedy", "--test"]
+    assert continuous_control.main([*words, "distilled"]) == 0
+    (row,) = cells.results(out, continuous_control.READ)
+    assert row["steps"] == 0 and len(row["returns"]) == 1 and row["returns"][0] > -400
+    assert continuous_control.main([*words, "task"]) == 1
 
 
 def test_a_rate_that_falls_to_zero() -> None:

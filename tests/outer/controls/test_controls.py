@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
+from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.reward_network import RewardNetwork
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.controls.direct import EPISODES, PAIRS, evolve_policy
-from envolve.outer.controls.greedy import candidates, greedy
+from envolve.outer.controls.greedy import best_actions, candidates, greedy, rewards
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
 from envolve.outer.distil import bandit, fit
@@ -27,6 +29,7 @@ from envolve.outer.search.nes import RETEST, member_seeds
 from tests.outer.distil.energy import energy_distance
 
 CARTPOLE = make_task("CartPole-v0")
+DISTILLED = Path(__file__).parents[3] / "results" / "continuous_control" / "half_cheetah" / "run-0" / "distilled.pt"
 KEYS = member_seeds(7, RETEST, 0, 2)
 
 
@@ -124,6 +127,19 @@ def test_greedy_on_the_task_itself_takes_the_best_next_reward() -> None:
     assert actions.shape == (33, 1) and float(actions.abs().max()) == task.max_action
     state = torch.tensor([[[0.3, 1.0]]], dtype=torch.float64)  # the reward falls with the torque: none is best
     assert float(greedy(RealTask(task, 1))(state)[0, 0, 0]) == 0.0
+
+
+def test_best_actions_of_several_dimensions_climb() -> None:
+    """In a distilled world, which pays minus the distance to the expert's action: at most 0, but for errors."""
+    world = read_world(str(DISTILLED)).world()
+    u = np.random.default_rng(0).random((1, 300, world.reset_uniforms))
+    state = world.reset(torch.from_numpy(u))
+    drawn = rewards(world, state, candidates(world.task, 0)).max(1).values
+    action = best_actions(world, state)
+    assert action.shape == (300, 6) and float(action.abs().max()) <= 1
+    found = world.step(state, action[None])[1][0]
+    assert (found >= drawn).all()
+    assert float(drawn.mean()) < -0.3 and float(found.mean()) > -0.05
 
 
 def test_direct_evolution_spends_its_budget_and_repeats() -> None:
