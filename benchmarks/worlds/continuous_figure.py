@@ -49,6 +49,7 @@ MORE = {  # in the table alone
     "half_cheetah_budget": "HalfCheetah-v5, evolved with varied budgets",
     "walker2d_balanced": "Walker2d-v5, balanced contexts",
     "walker2d_evolved": "Walker2d-v5, evolved in normalised units",
+    "walker2d_td3": "Walker2d-v5, evolved with TD3",
 }
 DRAWN = {"ppo": "PPO", "td3": "TD3", "sac": "SAC", "ddpg": "DDPG"}
 
