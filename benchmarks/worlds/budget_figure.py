@@ -11,8 +11,6 @@ is what a world pays most for, without any agent (its learner "greedy"), where a
 
 from __future__ import annotations
 
-import argparse
-import io
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -24,9 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import cells  # noqa: E402
 from benchmarks.worlds import continuous_control, continuous_figure  # noqa: E402
-from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.experiments.paper.common.drawing import panels  # noqa: E402
-from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.reporting.style import COLOURS  # noqa: E402
 
 ROLLOUT = 2048  # steps; PPO learns after each
@@ -109,9 +105,7 @@ def picture() -> bytes:
         ax.set_xlabel("PPO's steps in the world", fontsize=9)
     axes[0].set_ylabel("return on the task", fontsize=9)
     axes[1].legend(fontsize=7.5)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return continuous_figure.png(figure)
 
 
 def table() -> str:
@@ -139,20 +133,7 @@ def said(means: list[float]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "budgets.png", help="the picture")
-    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
-    args = parser.parse_args(argv)
-    try:
-        if args.table:
-            print(table())
-        else:
-            write_atomic(str(args.out), picture())
-            print(args.out)
-    except (RunError, OSError) as e:
-        print(f"budget_figure.py: {e}", file=sys.stderr)
-        return 1
-    return 0
+    return continuous_figure.command("budget_figure.py", __doc__, ROOT / "docs" / "budgets.png", picture, table, argv)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +29,9 @@ from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.experiments.paper.common.drawing import panels  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.reporting.style import COLOURS  # noqa: E402
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DATA = ROOT / "results" / "continuous_control"
 TASKS = {
@@ -103,9 +108,7 @@ def picture(data: dict[str, list[cells.Row]]) -> bytes:
     axes[0].set_ylabel("return on the task", fontsize=9)
     axes[3].set_ylabel("return on the task", fontsize=9)
     axes[5].legend(fontsize=8, loc="upper left")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return png(figure)
 
 
 def table(data: dict[str, list[cells.Row]]) -> str:
@@ -114,23 +117,44 @@ def table(data: dict[str, list[cells.Row]]) -> str:
     return "\n\n".join(f"**{names[name]}**\n\n{continuous_control.table(DATA / name)}" for name in data)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "continuous_control.png", help="the picture")
+def png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def command(
+    script: str,
+    doc: str | None,
+    out: Path,
+    drawn: Callable[[], bytes],
+    written: Callable[[], str],
+    argv: list[str] | None,
+) -> int:
+    """The command line of a script that draws a figure of committed cells, or prints them -> its exit code."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=out, help="the picture")
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
     args = parser.parse_args(argv)
     try:
-        names = [*TASKS, *MORE] if args.table else TASKS
-        data = {name: cells.results(DATA / name, continuous_control.READ) for name in names}
         if args.table:
-            print(table(data))
+            print(written())
         else:
-            write_atomic(str(args.out), picture(data))
+            write_atomic(str(args.out), drawn())
             print(args.out)
     except (RunError, OSError) as e:
-        print(f"continuous_figure.py: {e}", file=sys.stderr)
+        print(f"{script}: {e}", file=sys.stderr)
         return 1
     return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    def read(names: Iterable[str]) -> dict[str, list[cells.Row]]:
+        return {name: cells.results(DATA / name, continuous_control.READ) for name in names}
+
+    out = ROOT / "docs" / "continuous_control.png"
+    drawn, written = (lambda: picture(read(TASKS))), (lambda: table(read([*TASKS, *MORE])))
+    return command("continuous_figure.py", __doc__, out, drawn, written, argv)
 
 
 if __name__ == "__main__":

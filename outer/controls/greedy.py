@@ -61,10 +61,10 @@ def climbed(world: World, state: Tensor, starts: Tensor) -> Tensor:
     for i in range(CLIMBS + 1):
         action.requires_grad_(True)
         with torch.enable_grad():
-            reward = world.step(each, action)[1]
+            _, reward, _, failed = world.step(each, action)
             (gradient,) = torch.autograd.grad(reward.sum(), action)
         action = action.detach()
-        value, which = reward.detach().view(N, K).max(1)
+        value, which = torch.where(failed, -torch.inf, reward.detach()).view(N, K).max(1)
         best = torch.where((value > highest)[:, None], action.view(N, K, A)[rows, which], best)
         highest = torch.maximum(value, highest)
         length = STEP * FALL**i * top / gradient.abs().mean(-1, keepdim=True).clamp(min=1e-12)

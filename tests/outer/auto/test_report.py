@@ -116,7 +116,7 @@ def test_an_agent_whose_environment_raises_is_a_row_with_a_reason(tmp_path: Path
 def test_this_projects_ppo_learns_from_the_last_rollout_of_a_bandit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are as many episodes as steps, and one that ends a training is not learned from."""
+    """There are as many episodes as steps, so the limit of episodes is reached when the last rollout is full."""
     found = []
 
     def evaluated(data: dict[str, Any], worlds: Tensor, seeds: Tensor, mode: str) -> dict[str, Any]:
