@@ -23,13 +23,16 @@ from torch import Tensor
 from envolve.core.statistics import AgentRuns
 from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import FIRST, WorldFileError, read_world
+from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.outer.checkpoint import Progress, RunError, UnscoredError
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
+from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil.first_world import first_world
 from envolve.outer.distil.kept import Kept
+from envolve.outer.distil.policy import play
 from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of, worst_for_failed
 from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL
 from envolve.outer.exchange.engine import Engine
@@ -54,6 +57,8 @@ EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
 COUNTED = 2  # agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # experts whose knowledge is distilled
 CONFIRM = 5  # agents that tell whether the best world is better than the first one (4: pupils.py)
+PAID = 6  # test episodes of the action that a bandit pays most for
+PAID_EPISODES = 10
 # keys of sections under ``agents``, and what every run meant before there was a choice
 UNSAID = (
     ("search", NES_NAME),
@@ -325,6 +330,19 @@ class Run:
         seeds = fresh_seeds(self.config.data["seed"], counter, n)
         return self.evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)[0]
 
+    def _best_paid(self) -> list[float]:
+        """Mean returns on the task of the action that a bandit pays most for: of the best world, and of the first one
+        if it was given. Empty for worlds that are no bandits."""
+        target = self.target
+        if not isinstance(target, NetworkTarget) or target.kind != "se" or not target.section.contextual_bandit:
+            return []
+        worlds = target.worlds(self.progress.best_psi[None])
+        if self.given_first:
+            worlds = torch.cat((worlds, self._first()[None]))
+        policies = greedy(synthetic_world(target.task, target.section, worlds))
+        key = fresh_seeds(self.config.data["seed"], PAID, 1).numpy()
+        return play(target.task, policies, key.repeat(len(worlds)), PAID_EPISODES).returns.mean(1).tolist()
+
     def _judge_rn(self, comparison: tuple[AgentRuns, AgentRuns] | None) -> None:
         """Decides whether an RN is solved, by its agents on the task. The agents that gave it its score were the
         luckiest of all generations, so fresh ones decide, and none of them may fail."""
@@ -373,6 +391,7 @@ class Run:
             floor=target.floor() if comparison else None,
             real_learner=target.real_learner(),
             score_unit=target.unit,
+            paid=self._best_paid() if comparison else [],
         )
         (self.run_dir / "summary.txt").write_text(summary_text(summary) + "\n")
         return summary

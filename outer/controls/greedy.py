@@ -16,8 +16,8 @@ from envolve.envs.worlds.world import World
 from envolve.outer.distil.policy import Policy
 
 GRID, DRAWN = 33, 64  # continuous actions compared: of one dimension on a grid, else drawn
-STARTS, CLIMBS = 4, 30  # drawn actions from which gradient ascent begins, and its steps
-STEP, FALL = 0.3, 0.9  # length of its first step, in largest actions per dimension, and its factor per step
+STARTS, CLIMBS = 4, 12  # drawn actions from which gradient ascent begins, and its steps
+STEP, FALL = 0.3, 0.75  # length of its first step, in largest actions per dimension, and its factor per step
 
 
 def candidates(task: Task, key: int) -> Tensor:
@@ -31,15 +31,16 @@ def candidates(task: Task, key: int) -> Tensor:
 
 
 def rewards(world: World, state: Tensor, actions: Tensor) -> Tensor:
-    """Rewards of the world for each of K actions in each of N states: state [1, N, S] -> float32 [N, K]."""
-    N, K = state.shape[1], len(actions)
+    """Rewards of the world for each of K actions in each of N states: state [P, N, S] -> float32 [P, N, K]."""
+    P, N, K = *state.shape[:2], len(actions)
     each = state.repeat_interleave(K, 1)
-    _, reward, _, failed = world.step(each, actions.repeat(N, *[1] * (actions.dim() - 1)).unsqueeze(0))
-    return torch.where(failed, torch.full_like(reward, -torch.inf), reward).view(N, K)
+    same = actions.repeat(N, *[1] * (actions.dim() - 1)).expand(P, N * K, *actions.shape[1:])
+    _, reward, _, failed = world.step(each, same)
+    return torch.where(failed, torch.full_like(reward, -torch.inf), reward).view(P, N, K)
 
 
 def best_actions(world: World, state: Tensor, key: int = 0) -> Tensor:
-    """argmax_a r(s, a), where r is the reward of ``world`` (P = 1). state: [1, N, S] -> int64 [N] or float32 [N, A].
+    """argmax_a r(s, a), where r is the reward of ``world``. state: [P, N, S] -> int64 [P, N] or float32 [P, N, A].
 
     The best of the candidates. In a world of networks, from which a gradient comes, the best ones of several dimensions
     climb: few draws of six numbers come near the best action.
@@ -47,25 +48,26 @@ def best_actions(world: World, state: Tensor, key: int = 0) -> Tensor:
     actions = candidates(world.task, key)
     found = rewards(world, state, actions)
     if world.kind == "se" and world.task.action_size > 1:
-        return climbed(world, state, actions[found.topk(STARTS, dim=1).indices])
-    return actions[found.argmax(1)]
+        return climbed(world, state, actions[found.topk(STARTS, dim=2).indices])
+    return actions[found.argmax(2)]
 
 
 def climbed(world: World, state: Tensor, starts: Tensor) -> Tensor:
-    """The best actions, float32 [N, A], on the ways that gradient ascent takes from ``starts`` [N, K, A]. Steps
+    """The best actions, float32 [P, N, A], on the ways that gradient ascent takes from ``starts`` [P, N, K, A]. Steps
     a <- clip(a + c g / mean |g|), in which c falls."""
-    N, K, A = starts.shape
-    top, each, rows = world.task.max_action, state.repeat_interleave(K, 1), torch.arange(N)
-    action, best = starts.reshape(1, N * K, A), starts[:, 0]
-    highest = torch.full((N,), -torch.inf)
+    P, N, K, A = starts.shape
+    top, each = world.task.max_action, state.repeat_interleave(K, 1)
+    action, best = starts.reshape(P, N * K, A), starts[:, :, 0]
+    highest = torch.full((P, N), -torch.inf)
     for i in range(CLIMBS + 1):
         action.requires_grad_(True)
         with torch.enable_grad():
             _, reward, _, failed = world.step(each, action)
             (gradient,) = torch.autograd.grad(reward.sum(), action)
         action = action.detach()
-        value, which = torch.where(failed, -torch.inf, reward.detach()).view(N, K).max(1)
-        best = torch.where((value > highest)[:, None], action.view(N, K, A)[rows, which], best)
+        value, which = torch.where(failed, -torch.inf, reward.detach()).view(P, N, K).max(2)
+        found = action.view(P, N, K, A).gather(2, which[..., None, None].expand(P, N, 1, A))[:, :, 0]
+        best = torch.where((value > highest)[..., None], found, best)
         highest = torch.maximum(value, highest)
         length = STEP * FALL**i * top / gradient.abs().mean(-1, keepdim=True).clamp(min=1e-12)
         action = (action + length * gradient).clamp(-top, top)
@@ -80,6 +82,6 @@ def greedy(world: World, key: int = 0) -> Policy:
         inner = state
         if world.kind == "se" and task.num_states is None:
             inner = task.observe(state)
-        return best_actions(world, inner, key).unsqueeze(0)
+        return best_actions(world, inner, key)
 
     return act

@@ -170,7 +170,7 @@ def classifier(bench: Bench) -> list[Row]:
         u = np.random.default_rng([bench.seed, i]).random((1, CONTEXTS, of.reset_uniforms))
         states = of.reset(torch.from_numpy(u))
         states = states[:, torch.isfinite(states[0]).all(-1)]
-        policies.append(fit_classifier(bench.task, states[0], best_actions(of, states), int(key)))
+        policies.append(fit_classifier(bench.task, states[0], best_actions(of, states)[0], int(key)))
     row = Row("classifier", "a classifier of the bandit's contexts by its best action", "policy", real_steps=0)
     return [bench.tested(row, policies, 1)]
 

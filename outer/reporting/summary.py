@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envolve.core import commands
-from envolve.core.statistics import AgentRuns, summary, within
+from envolve.core.statistics import AgentRuns, interquartile_mean, summary, within
 from envolve.envs.outside.build import DESCRIPTION_FILE
 from envolve.envs.task import mark_of
 from envolve.outer.names import CONFIG_FILE, SCORES
@@ -25,6 +26,7 @@ FILES = (  # what a run leaves in its folder, in the order the summary names it
     ("learning_curve.png", "the picture of it"),
     ("comparison.json", "the agents of the closing comparison"),
 )
+KEPT = 0.5  # of what agents gain over a random policy, if the action that the world pays most for gains as much
 FIGURES = "  Figures: interquartile mean [95 % interval]; of equal values, how many there are."
 
 
@@ -49,6 +51,7 @@ class RunSummary:
     floor: float | None = None  # return of a random policy; None: not known, and steps are not compared
     real_learner: str = ""  # what the agents on the task do otherwise than those in the world; "": nothing
     score_unit: str = ""  # of shapers
+    paid: Sequence[float] = ()  # bandits: returns of the best-paid action, of this world and of the given first one
 
 
 def summary_text(run: RunSummary) -> str:
@@ -71,6 +74,8 @@ def summary_text(run: RunSummary) -> str:
         lines += ["", *_comparison(run)]
     else:
         lines += [f"  {line}" for line in price_lines(run.kind, run.real_steps, None, None, False, number)]
+
+    lines += _best_paid(run)
 
     folder = Path(run.run_dir)
     files = [(name, what) for name, what in FILES if (folder / name).is_file()]
@@ -156,6 +161,21 @@ def _sentences(run: RunSummary) -> list[str]:
     reason = why_not(world, real, run.floor, mark, number)
     lines.append(f"No comparison of steps: {reason}." if reason else ratio_sentence(world, real, number))
     return [line for line in lines if line] + price_lines(run.kind, run.real_steps, world, real, not reason, number)
+
+
+def _best_paid(run: RunSummary) -> list[str]:
+    """What a bandit holds for agents that train longer: they end at the action that it pays most for."""
+    if not run.paid or not math.isfinite(run.paid[0]):
+        return []
+    first = f" ({number(run.paid[1])} in the first world)" if len(run.paid) > 1 and math.isfinite(run.paid[1]) else ""
+    said = "Without an agent, the action that the world pays most for returns"
+    lines = [f"  {said} {number(run.paid[0])} on the task{first}."]
+    agents = [r for r in run.proxy.returns if math.isfinite(r)] if run.proxy else []
+    if run.floor is not None and agents:
+        usual = interquartile_mean(agents)
+        if run.paid[0] - run.floor < KEPT * (usual - run.floor):
+            lines.append("  Its agents have more than twice as much: in longer trainings they may get worse.")
+    return lines
 
 
 def cell(x: list[float], failing: bool = False, bounds: tuple[float, float] | None = None) -> str:

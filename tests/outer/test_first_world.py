@@ -12,6 +12,11 @@ import envolve.outer.run
 from envolve.envs.worlds.file import read_world
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, load_config
+from envolve.outer.controls.greedy import greedy
+from envolve.outer.distil.policy import play
+from envolve.outer.reporting.report import number
+from envolve.outer.run import PAID, PAID_EPISODES
+from envolve.outer.search.nes import fresh_seeds
 from envolve.outer.search.target import NetworkTarget, make_target
 from tests.outer.small import ROOT, cartpole, cliff
 from tests.outer.test_run import Direct, files, go
@@ -110,6 +115,19 @@ def test_a_search_in_units_is_the_same_after_a_stop_and_keeps_worlds_of_the_task
             go(config, tmp_path / f"{name}{call}", resume=True)
             assert files(tmp_path / f"{name}{call}") == files(tmp_path / name)
     assert torch.equal(read_world(str(tmp_path / "given/distilled.pt")).flat, given.flat)
+
+
+def test_the_summary_of_a_bandit_plays_what_it_pays_most_for(tmp_path: Path) -> None:
+    go(cartpole(*NORMALISED, "agents.gtn.max_iterations=1"), tmp_path / "before")
+    words = [*NORMALISED, f"agents.gtn.first_world={tmp_path / 'before/model.pt'}", "agents.gtn.comparison_agents=1"]
+    _, summary = go(cartpole(*words, "seed=3", "agents.gtn.keep=last"), tmp_path / "run")
+    keys = fresh_seeds(3, PAID, 1).numpy()
+    for found, name in zip(summary.paid, ("model.pt", "distilled.pt"), strict=True):
+        world = read_world(str(tmp_path / "run" / name))
+        assert found == pytest.approx(play(world.task(), greedy(world.world()), keys, PAID_EPISODES).returns.mean())
+    assert f"returns {number(summary.paid[0])} on the task" in (tmp_path / "run/summary.txt").read_text()
+    _, summary = go(cartpole(*words, "agents.gtn.comparison_agents=0"), tmp_path / "none")
+    assert not summary.paid
 
 
 def test_the_search_moves_in_units_of_the_first_world() -> None:

@@ -134,12 +134,23 @@ def test_best_actions_of_several_dimensions_climb() -> None:
     world = read_world(str(DISTILLED)).world()
     u = np.random.default_rng(0).random((1, 300, world.reset_uniforms))
     state = world.reset(torch.from_numpy(u))
-    drawn = rewards(world, state, candidates(world.task, 0)).max(1).values
+    drawn = rewards(world, state, candidates(world.task, 0)).max(2).values
     action = best_actions(world, state)
-    assert action.shape == (300, 6) and float(action.abs().max()) <= 1
-    found = world.step(state, action[None])[1][0]
+    assert action.shape == (1, 300, 6) and float(action.abs().max()) <= 1
+    found = world.step(state, action)[1]
     assert (found >= drawn).all()
     assert float(drawn.mean()) < -0.3 and float(found.mean()) > -0.05
+
+
+def test_best_actions_of_worlds_side_by_side_are_those_of_each() -> None:
+    file = read_world(str(DISTILLED))
+    other = file.flat + 0.02 * torch.randn(file.flat.shape, generator=torch.Generator().manual_seed(1))
+    both = ContextualBandit(file.task(), file.section, torch.stack((file.flat, other)))
+    state = both.reset(torch.from_numpy(np.random.default_rng(0).random((2, 50, both.reset_uniforms))))
+    found = best_actions(both, state)
+    alone = [ContextualBandit(file.task(), file.section, flat[None]) for flat in (file.flat, other)]
+    expected = torch.cat([best_actions(world, state[i : i + 1]) for i, world in enumerate(alone)])
+    assert torch.allclose(found, expected, atol=1e-4) and not torch.allclose(found[0], found[1], atol=0.1)
 
 
 def test_direct_evolution_spends_its_budget_and_repeats() -> None:

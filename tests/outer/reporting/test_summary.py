@@ -56,6 +56,22 @@ def test_summary_of_a_solved_world(tmp_path: Path) -> None:
     assert "another seed" not in text and "agents trained in the evolved world failed" not in text
 
 
+@pytest.mark.parametrize(
+    ("paid", "said", "warned"),
+    [
+        ([190.0], "returns 190.0 on the task.", False),
+        ([60.0, 180.5], "returns 60.0 on the task (180.5 in the first world).", True),
+        ([60.0, NAN], "returns 60.0 on the task.", True),  # its episodes failed
+        ([NAN, 180.5], "", False),
+    ],
+)
+def test_what_a_bandit_pays_most_for(paid: list[float], said: str, warned: bool) -> None:
+    """Agents that pass a good policy on the way to a bad one, which the world pays more, get worse if they go on."""
+    text = summary_text(run_summary(proxy=runs(SOLVES, 800.0), real=runs(SOLVES, 900.0), paid=paid))
+    assert said in text and ("Without an agent" in text) == bool(said)
+    assert ("in longer trainings they may get worse" in text) == warned
+
+
 def test_no_steps_are_compared_with_those_of_agents_that_fail() -> None:
     text = summary_text(run_summary(solved=False, proxy=runs(FAILS, 1500.0), real=runs(SOLVES, 9000.0)))
     assert "fewer" not in text and "paid after" not in text
