@@ -22,6 +22,7 @@ from torch import Tensor
 
 from envolve.core.statistics import AgentRuns
 from envolve.envs.task import mark_of
+from envolve.envs.worlds.best_paid import greedy
 from envolve.envs.worlds.file import FIRST, WorldFileError, read_world
 from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.outer.checkpoint import Progress, RunError, UnscoredError
@@ -29,7 +30,6 @@ from envolve.outer.config import problem
 from envolve.outer.config.distilled import CONFIRMED, DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
-from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil.first_world import first_world
 from envolve.outer.distil.kept import Kept
 from envolve.outer.distil.policy import play
@@ -78,6 +78,7 @@ UNSAID = (
     ("stored_contexts", 0),
     ("normalised", False),
     ("first_world", ""),
+    ("best_paid_share", 0.0),
 )
 
 

@@ -46,6 +46,7 @@ from envolve.agents.peers import NORMALISED, normalises, plain  # noqa: E402
 from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
 from envolve.core.statistics import IQM, interquartile_mean, interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
+from envolve.envs.worlds.best_paid import greedy  # noqa: E402
 from envolve.envs.worlds.export import WorldEnv, load_world  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.envs.worlds.units import in_units, units_of  # noqa: E402
@@ -53,7 +54,6 @@ from envolve.envs.worlds.world import RealTask  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
-from envolve.outer.controls.greedy import greedy  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 

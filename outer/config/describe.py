@@ -185,4 +185,12 @@ def _describe_search(gtn: GTNSection, data: dict[str, Any], marked: bool = True)
         lines.append(("horizon", f"tests of perturbed worlds grow {grows}"))
     if gtn.synthetic_env_type == RN:
         lines.append(("score", gtn.rn_objective))
+    if gtn.best_paid_share:
+        lines.append(
+            (
+                "score",
+                f"{1 - gtn.best_paid_share:g} x the agent's return + {gtn.best_paid_share:g} x that of "
+                "the action that the world pays most for",
+            )
+        )
     return lines

@@ -109,6 +109,13 @@ class GTNSection:
     other_agents: str = option(
         "", "further learners beside agent_name, separated by spaces; a world's score is the mean over all learners"
     )
+    best_paid_share: float = option(
+        0.0,
+        "bandits: share in a score of what the action returns on the task that the world pays most for, without an "
+        "agent; the rest is the agent's return. A world then also serves agents that train longer",
+        ge=0,
+        lt=1,
+    )
     horizon_start: int = option(
         1,
         "curriculum: steps of the perturbed worlds' tests in the first generation; grows linearly to max_steps",

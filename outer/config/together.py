@@ -69,6 +69,9 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
         checker.problem((*env_path, "stored_contexts"), str(env.stored_contexts), words)
     if env.normalised and (words := _no_units(gtn, env, task)):
         checker.problem((*env_path, "normalised"), "true", f"false: {words}")
+    if gtn.best_paid_share and (gtn.synthetic_env_type == RN or not env.contextual_bandit):
+        words = "0: only a bandit pays at once for the best action (contextual_bandit: true)"
+        checker.problem((*gtn_path, "best_paid_share"), f"{gtn.best_paid_share:g}", words)
     if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
         checker.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
     if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):

@@ -18,13 +18,13 @@ from envolve.core.registry import Registry
 from envolve.envs.outside.build import check_configured
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
+from envolve.envs.worlds.best_paid import best_actions, greedy
 from envolve.envs.worlds.file import WorldFile, read_world
 from envolve.envs.worlds.world import World
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.baseline import baseline_of
 from envolve.outer.controls.direct import evolve_policy
-from envolve.outer.controls.greedy import best_actions, greedy
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
 from envolve.outer.distil.bandit import fit_bandit

@@ -18,8 +18,11 @@ from envolve.agents.train import Hardware, train
 from envolve.envs.outside.define import register_of
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task, make_task, mark_of
+from envolve.envs.worlds.best_paid import greedy
+from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import RN, SHAPER, GTNSection
+from envolve.outer.distil.policy import play
 from envolve.outer.goals.evolve_sections import SECTION as GOALS
 
 PROXY, BUDGET, EARLY_OUT = "proxy", "proxy_budget", "proxy_early_out"
@@ -68,7 +71,24 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         from envolve.outer.evaluate.shapers import evaluate_shapers  # only if needed: it loads a physics engine
 
         return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
-    return judge(config, train_members(config, worlds, seeds, mode, threads), mode)
+    values = judge(config, train_members(config, worlds, seeds, mode, threads), mode)
+    if gtn_section(config).best_paid_share and mode not in ON_REAL:
+        _add_best_paid(config, worlds, seeds, values)
+    return values
+
+
+def _add_best_paid(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, values: Dict[str, Any]) -> None:
+    """Makes a bandit's score (1 - c) R + c B, with R of its agent and B the mean return on the task of the action that
+    the world pays most for, in as many episodes. c: ``best_paid_share``. Adds the steps of these episodes."""
+    share, section = gtn_section(config).best_paid_share, env_section(config)
+    task = make_task(config["env_name"], section.test_steps or section.max_steps, section.solved_reward)
+    policies = greedy(synthetic_world(task, section, worlds))
+    played = play(task, policies, seeds.numpy(), learner(config)[1].test_episodes)
+    score = (1 - share) * values["score"] + share * torch.from_numpy(played.returns.mean(1))
+    for i in torch.nonzero(torch.isfinite(values["score"]) & ~torch.isfinite(score)).flatten().tolist():
+        values["reason"][i] = "an episode of the action that the world pays most for failed"
+    values["score"] = score
+    values["real_steps"] = values["real_steps"] + torch.from_numpy(played.steps)
 
 
 def on_task(name: str, hyper: LearnerSection, bandit: bool) -> LearnerSection:
@@ -191,7 +211,8 @@ def solved_steps(returns: List[float], lengths: List[float], solved_reward: floa
 
 
 def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray) -> np.ndarray:
-    """Score of each member, higher is better -> float64 [P]. An SE's score is the mean test return R; an RN's:
+    """Score of each member, higher is better -> float64 [P]. An SE's score is the mean test return R
+    (``_add_best_paid``: of a bandit also another one); an RN's:
 
     reward_threshold  -sum_e L_e - unsolved_weight max(0, solved_reward - R); R where solved_reward is out of reach
     auc               sum_e r_e L_e, with r_e the mean test return after training episode e and L_e its length

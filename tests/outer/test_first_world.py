@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import envolve.outer.run
+from envolve.envs.worlds.best_paid import greedy
 from envolve.envs.worlds.file import read_world
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, load_config
-from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil.policy import play
 from envolve.outer.reporting.report import number
 from envolve.outer.run import PAID, PAID_EPISODES

@@ -12,12 +12,12 @@ import torch
 from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
+from envolve.envs.worlds.best_paid import best_actions, candidates, greedy, rewards
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.reward_network import RewardNetwork
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.controls.direct import EPISODES, PAIRS, evolve_policy
-from envolve.outer.controls.greedy import best_actions, candidates, greedy, rewards
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
 from envolve.outer.distil import bandit, fit

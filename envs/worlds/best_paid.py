@@ -1,4 +1,4 @@
-"""Greedy policy of a world: in every state the action with the highest next reward. Nothing is trained.
+"""Best-paid action of a world: in every state the one with the highest next reward. Nothing is trained. Python 3.8.
 
 A contextual bandit rewards the right action at once, so its reward network *is* a policy. A reward network with the
 right potential likewise shows after one step of the real dynamics which action was best. If this control scores as high
@@ -7,13 +7,14 @@ as trained agents, the world contains the answer itself instead of a way to lear
 
 from __future__ import annotations
 
+from typing import Callable
+
 import torch
 from torch import Tensor
 
 from envolve.core import rng
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import World
-from envolve.outer.distil.policy import Policy
 
 GRID, DRAWN = 33, 64  # continuous actions compared: of one dimension on a grid, else drawn
 STARTS, CLIMBS = 4, 12  # drawn actions from which gradient ascent begins, and its steps
@@ -74,8 +75,9 @@ def climbed(world: World, state: Tensor, starts: Tensor) -> Tensor:
     return best
 
 
-def greedy(world: World, key: int = 0) -> Policy:
-    """The policy of the best actions. The state of SEs is the task's observation."""
+def greedy(world: World, key: int = 0) -> Callable[[Tensor], Tensor]:
+    """The policy of the best actions: the task's state [P, N, S] -> action. The state of SEs is the task's
+    observation."""
     task = world.task
 
     def act(state: Tensor) -> Tensor:
