@@ -42,6 +42,7 @@ from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
+from envolve.envs.worlds.best_paid import greedy  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.envs.worlds.synthetic import synthetic_world  # noqa: E402
 from envolve.outer.auto.choice import Choice  # noqa: E402
@@ -52,7 +53,6 @@ from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import Config, config_of  # noqa: E402
 from envolve.outer.controls.baseline import baseline_of  # noqa: E402
 from envolve.outer.controls.direct import evolve_policy  # noqa: E402
-from envolve.outer.controls.greedy import greedy  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402

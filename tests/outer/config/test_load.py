@@ -697,6 +697,16 @@ def test_describe_says_what_learners_in_turn_are() -> None:
     assert lines[where - 1][1].startswith("turn ") and "td3: lr " in lines[where - 1][1]
 
 
+def test_only_a_bandit_has_a_best_paid_action(tmp_path: Path) -> None:
+    share = "agents.gtn.best_paid_share=0.5"
+    with pytest.raises(ConfigError, match="best_paid_share: found 0.5, expected 0: only a bandit pays at once"):
+        load(tmp_path, GOOD, share)
+    text = describe(load(tmp_path, GOOD, share, "envs.CartPole-v0.contextual_bandit=true"))
+    assert "0.5 x the agent's return + 0.5 x that of the action that the world pays most for" in text
+    with pytest.raises(ConfigError, match="best_paid_share: found 1.0, expected a number >= 0 and < 1"):
+        load(tmp_path, GOOD, "agents.gtn.best_paid_share=1.0", "envs.CartPole-v0.contextual_bandit=true")
+
+
 def test_describe_says_that_a_task_has_no_mark(tmp_path: Path) -> None:
     """1e9 stands for it in configurations, and nothing ever reached it."""
     gtn = ["agents.gtn.quit_when_solved=true", "agents.gtn.confirm_agents=4"]

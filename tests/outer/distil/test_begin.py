@@ -16,12 +16,12 @@ import torch
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
+from envolve.envs.worlds.best_paid import greedy
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, config_of
-from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil import bandit, begin
 from envolve.outer.distil.begin import TRIES, spread
 from envolve.outer.distil.first_world import best_expert

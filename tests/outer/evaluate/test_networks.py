@@ -13,8 +13,11 @@ import envolve.outer.evaluate.networks
 from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED, TrainResult
 from envolve.agents.train import train
 from envolve.envs.task import make_task
+from envolve.envs.worlds.best_paid import greedy
+from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.envs.worlds.world import init_world
 from envolve.outer.config import problem
+from envolve.outer.distil.policy import play
 from envolve.outer.evaluate.networks import (
     BUDGET,
     EARLY_OUT,
@@ -41,6 +44,11 @@ def members(config, p, first=0):
     return init_world(kind, task, section, torch.arange(first, first + p)), torch.from_numpy(
         member_seeds(0, 99, first, p)
     )
+
+
+def bandit(*overrides):
+    """A CartPole bandit, whose best-paid action has a share in the score."""
+    return cartpole("envs.CartPole-v0.contextual_bandit=true", "agents.gtn.best_paid_share=0.25", *overrides)
 
 
 def same(a, b, theirs=None):
@@ -156,7 +164,7 @@ def test_an_rn_agent_stops_when_the_real_task_is_solved():
 # -------------------------------------------------------------------------------- what a result depends on
 
 
-@pytest.mark.parametrize("make", [cliff, cartpole])
+@pytest.mark.parametrize("make", [cliff, cartpole, bandit])
 @pytest.mark.parametrize("mode", [PROXY, BUDGET])
 def test_chunk_mates_do_not_matter(make, mode):
     config = make("agents.gtn.agent_name=" + ("QL_vary" if make is cliff else "DDQN_vary"))
@@ -176,7 +184,7 @@ def test_the_seed_matters():
     assert not torch.equal(a["test_returns"], b["test_returns"])
 
 
-@pytest.mark.parametrize("make", [cliff, cartpole])
+@pytest.mark.parametrize("make", [cliff, cartpole, bandit])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_broken_world_harms_itself_alone(make, bad):
     config = make()
@@ -190,6 +198,40 @@ def test_a_broken_world_harms_itself_alone(make, bad):
     for key in KEYS:
         assert torch.equal(values[key][others], whole[key][others]), key
     assert [r for i, r in enumerate(values["reason"]) if i != 2] == [""] * 4
+
+
+def test_the_best_paid_action_has_a_share_in_a_bandits_score():
+    config = bandit("agents.ddqn.test_episodes=3")
+    worlds, seeds = members(config, 4)
+    alone = evaluate(bandit("agents.ddqn.test_episodes=3", "agents.gtn.best_paid_share=0").data, worlds, seeds, PROXY)
+    values = evaluate(config.data, worlds, seeds, PROXY)
+    task = make_task("CartPole-v0")
+    policies = [greedy(synthetic_world(task, problem.env_section(config.data), world[None])) for world in worlds]
+    played = [play(task, policy, seeds[i : i + 1].numpy(), 3) for i, policy in enumerate(policies)]
+    paid = torch.tensor([float(p.returns.mean()) for p in played], dtype=torch.float64)
+    assert len(set(paid.tolist())) > 1 and torch.equal(alone["score"], alone["mean_return"])
+    assert torch.allclose(values["score"], 0.75 * alone["score"] + 0.25 * paid, rtol=1e-12)
+    steps = torch.tensor([int(p.steps.sum()) for p in played])
+    assert torch.equal(values["real_steps"], alone["real_steps"] + steps)
+    for key in ("mean_return", "test_returns", "train_steps"):
+        assert torch.equal(values[key], alone[key])
+    on_task = evaluate(config.data, worlds[:1], seeds[:1], REAL_BUDGET)
+    assert torch.equal(on_task["score"], on_task["mean_return"])
+
+
+def test_an_episode_of_the_best_paid_action_may_fail(monkeypatch):
+    config = bandit()
+    worlds, seeds = members(config, 2)
+
+    def failing(*args):
+        played = play(*args)
+        played.returns[1, 0] = np.nan
+        return played
+
+    monkeypatch.setattr(envolve.outer.evaluate.networks, "play", failing)
+    values = evaluate(config.data, worlds, seeds, PROXY)
+    assert torch.isfinite(values["score"]).tolist() == [True, False]
+    assert values["reason"] == ["", "an episode of the action that the world pays most for failed"]
 
 
 def test_every_kind_of_failure_has_a_reason(monkeypatch):
