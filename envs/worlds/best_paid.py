@@ -36,8 +36,13 @@ def rewards(world: World, state: Tensor, actions: Tensor) -> Tensor:
     P, N, K = *state.shape[:2], len(actions)
     each = state.repeat_interleave(K, 1)
     same = actions.repeat(N, *[1] * (actions.dim() - 1)).expand(P, N * K, *actions.shape[1:])
-    _, reward, _, failed = world.step(each, same)
-    return torch.where(failed, torch.full_like(reward, -torch.inf), reward).view(P, N, K)
+    return paid(world, each, same).view(P, N, K)
+
+
+def paid(world: World, state: Tensor, action: Tensor) -> Tensor:
+    """The reward of each step, float32 [P, M]; -inf where it fails. state: [P, M, S]; action: [P, M] or [P, M, A]."""
+    _, reward, _, failed = world.step(state, action)
+    return torch.where(failed, torch.full_like(reward, -torch.inf), reward)
 
 
 def best_actions(world: World, state: Tensor, key: int = 0) -> Tensor:
@@ -63,10 +68,10 @@ def climbed(world: World, state: Tensor, starts: Tensor) -> Tensor:
     for i in range(CLIMBS + 1):
         action.requires_grad_(True)
         with torch.enable_grad():
-            _, reward, _, failed = world.step(each, action)
+            reward = paid(world, each, action)
             (gradient,) = torch.autograd.grad(reward.sum(), action)
         action = action.detach()
-        value, which = torch.where(failed, -torch.inf, reward.detach()).view(P, N, K).max(2)
+        value, which = reward.detach().view(P, N, K).max(2)
         found = action.view(P, N, K, A).gather(2, which[..., None, None].expand(P, N, 1, A))[:, :, 0]
         best = torch.where((value > highest)[..., None], found, best)
         highest = torch.maximum(value, highest)
