@@ -32,7 +32,8 @@ HELP = """\
 List, show, test and extend the zoo, a collection of evolved worlds to train agents in. To train in one, you need only
 NumPy and Gymnasium: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
 
-  envolve worlds list                          list all worlds, with the returns of agents that train in them
+  envolve worlds list                          list all worlds, with the returns of agents that train in them,
+                                               and of the policy that each holds
   envolve worlds show CartPole-v1-bandit       print the card: how the world was made, its cost and its results
   envolve worlds pictures CartPole-v1-bandit --out world.png     draw the world
   envolve worlds test CartPole-v1-bandit --learners dqn a2c      train agents in the world and on its task
@@ -104,13 +105,14 @@ def flag(field: str) -> str:
 
 
 def listed(args: Args) -> int:
-    from envolve.outer.zoo.card import best_agent
+    from envolve.outer.zoo.card import best_agent, held_return
 
-    print(f"{'world':<36}{'bytes':>7}  {'real steps':>12}  best unseen agent: its return on the task")
+    print("Returns on the task: of the action that a world pays most for (held), and of the best unseen agent.")
+    print(f"{'world':<33}{'bytes':>7}  {'real steps':>10}  {'held':>7}  best unseen agent")
     for name in shelf.names():
         card, size = shelf.card(name), shelf.path_of(name).stat().st_size
         agent, figure = best_agent(card)
-        print(f"{name:<36}{size:>7,}  {card['real_steps']:>12,}  {agent} {figure}")
+        print(f"{name:<33}{size:>7,}  {card['real_steps']:>10,}  {held_return(card):>7}  {agent} {figure}")
     return 0
 
 

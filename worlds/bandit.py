@@ -36,6 +36,13 @@ class Net(NamedTuple):
             return np.maximum(z, LEAKY_SLOPE * z, out=z)
         return np.where(z > 0, z, np.float32(self.slope) * z) if self.activation == "prelu" else z
 
+    def slope_at(self, z: np.ndarray) -> np.ndarray:
+        """Derivative of the activation at z."""
+        if self.activation == "tanh":
+            return 1 - np.tanh(z) ** 2
+        below = {"relu": 0.0, "leakyrelu": LEAKY_SLOPE, "prelu": self.slope, "identity": 1.0}[self.activation]
+        return np.where(z > 0, np.float32(1), np.float32(below))
+
     def rest(self, z: np.ndarray) -> np.ndarray:
         """Output [..., M] for the sums z [..., H] of the first layer, which are overwritten."""
         for weights, bias in zip(self.weights[1:], self.biases[1:]):

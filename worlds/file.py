@@ -61,6 +61,14 @@ class Action(NamedTuple):
         parts = flat.astype(np.int64) - np.array(self.start)
         return np.ravel_multi_index(tuple(parts.T), self.nvec)
 
+    def actions(self, codes: np.ndarray) -> np.ndarray:
+        """The way back: indices [N], or numbers [N, A] -> actions [N, ...] of the space."""
+        if self.n:
+            flat = np.stack(np.unravel_index(codes, self.nvec), -1) + np.array(self.start)
+        else:
+            flat = np.clip(self.low + (codes + 1.0) / 2.0 * (self.high - self.low), self.low, self.high)
+        return flat.reshape(len(codes), *(self.space.shape or ())).astype(self.space.dtype)
+
 
 class ZooWorld(NamedTuple):
     """A world that was read and checked."""

@@ -78,7 +78,7 @@ def make(name: str, normalised: bool = False) -> ZooEnv:
     """What ``gymnasium.make`` calls. normalised: see ``make_vec``. Raises WorldError."""
     from envolve.worlds.env import ZooEnv
 
-    return ZooEnv(_as_seen(name, normalised))
+    return ZooEnv(seen(name, normalised))
 
 
 def make_vec(name: str, num_envs: int, normalised: bool = False, **options: Any) -> ZooVectorEnv:
@@ -86,10 +86,11 @@ def make_vec(name: str, num_envs: int, normalised: bool = False, **options: Any)
     ``make_task(name, normalised=True)`` has them; options: of ``ZooVectorEnv``. Raises WorldError, ValueError."""
     from envolve.worlds.env import ZooVectorEnv
 
-    return ZooVectorEnv(_as_seen(name, normalised), num_envs, **options)
+    return ZooVectorEnv(seen(name, normalised), num_envs, **options)
 
 
-def _as_seen(name: str, normalised: bool) -> ZooWorld:
+def seen(name: str, normalised: bool) -> ZooWorld:
+    """A world with the observations that agents see. Raises WorldError."""
     world = open_world(name)
     return units.normalised(world) if normalised else world
 

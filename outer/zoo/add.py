@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from envolve.envs.outside.build import file_and_class, is_outside
 from envolve.envs.worlds.file import FIRST, MODEL, WorldFileError, read_world, write_atomic
+from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, load_config
 from envolve.outer.names import CONFIG_FILE
+from envolve.outer.reporting.names import return_range
 from envolve.outer.zoo.card import card_of, reported
 from envolve.outer.zoo.convert import task_id, zoo_bytes
-from envolve.outer.zoo.measure import Measuring, measured
+from envolve.outer.zoo.measure import Measuring, held, measured
+from envolve.worlds.file import read_world as read_zoo
 from envolve.worlds.shelf import CARD, TENSORS, ZOO_BYTES
 
 
@@ -36,11 +40,25 @@ def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False, afr
     if figures is None:
         figures = measured(run_dir, config, file, how)
     name = free_name(shelf, f"{task_id(world.env_name)}-bandit")
-    card = card_of(run_dir, name, world, data, figures)
+    policy = _held(data, return_range(config))
+    card = {**card_of(run_dir, name, world, data, figures), "policy": policy}
     shelf.mkdir(parents=True, exist_ok=True)
     write_atomic(str(shelf / f"{name}{CARD}"), (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())
     write_atomic(str(shelf / f"{name}{TENSORS}"), data)  # last: a file on the shelf is a world
     return name
+
+
+def _held(data: bytes, bounds: tuple[float, float] | None) -> dict[str, Any]:
+    """The figures of the policy that a world of the zoo holds. An environment that nobody can make by its id alone,
+    because another package has to be imported first, has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"world{TENSORS}"
+        path.write_bytes(data)
+        world = read_zoo(path)
+    try:
+        return held(world, bounds)
+    except RunError as e:
+        return {"mean_return": None, "interval": None, "episodes": 0, "failed": str(e)}
 
 
 def check_plain(run_dir: Path, config: Mapping[str, Any]) -> None:

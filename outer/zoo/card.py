@@ -93,10 +93,14 @@ def text_of(card: Mapping[str, Any]) -> str:
         start = f"  {agent:<{width}}{figure['train_steps']:>8,}{figure['agents']:>4}"
         lines.append(f"{start}   {_cell(figure):<30}{_cell(other)}")
     lines += [f"  {'random':<{width}}{'':>12}   {'':<30}{_cell(card['random'])}", ""]
+    if policy := card.get("policy"):
+        found = f"{_cell(policy)} ({policy['episodes']} episodes)" if policy["episodes"] else policy["failed"]
+        lines += [f"The action that it pays most for, without any agent: {found}", ""]
     lines += [
         "  import gymnasium, envolve.worlds",
         f'  env = gymnasium.make("envolve/{card["name"]}")',
         f'  task = envolve.worlds.make_task("{card["name"]}")',
+        f'  act = envolve.worlds.policy("{card["name"]}")',
         "",
     ]
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
@@ -113,6 +117,12 @@ def _cell(figure: Any) -> str:
         return "-"
     ends = figure.get("interval")
     return number(figure["mean_return"]) + (f" [{number(ends[0])}, {number(ends[1])}]" if ends else "")
+
+
+def held_return(card: Mapping[str, Any]) -> str:
+    """The mean return of the policy that the world holds; "-": not measured."""
+    found = card.get("policy", {}).get("mean_return")
+    return "-" if found is None else number(found)
 
 
 def best_agent(card: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 from rich.console import Console
 
 from envolve.agents import peers
 from envolve.core.registry import unknown
+from envolve.core.statistics import interval
 from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import MODEL
@@ -22,6 +26,11 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.reporting.names import return_range
 from envolve.outer.search.turns import inner_agents
+from envolve.worlds.file import ZooWorld
+from envolve.worlds.policy import policy_of
+from envolve.worlds.task import task_of
+
+EPISODES = 20  # of the policy that a world holds
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,28 @@ def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) 
         "unseen": report.as_json(found),
         "library": "stable-baselines3" if library else "envolve",
     }
+
+
+def held(world: ZooWorld, bounds: tuple[float, float] | None) -> dict[str, Any]:
+    """What the policy that a world holds returns on its task, without any training. Resets have the seeds 0, 1, ...
+    bounds: worst and best possible return. Raises FloatingPointError, and RunError where the task cannot be made."""
+    try:
+        envs = [task_of(world) for _ in range(EPISODES)]
+    except gymnasium.error.Error as e:
+        raise RunError(f"{world.task}: {(str(e).splitlines() or [''])[0]:.300}") from None
+    act, returns, running = policy_of(world), np.zeros(EPISODES), list(range(EPISODES))
+    observations = np.stack([env.reset(seed=i)[0] for i, env in enumerate(envs)])
+    while running:
+        for i, action in zip(list(running), act(observations[running])):
+            observations[i], reward, terminated, truncated, _ = envs[i].step(action)
+            returns[i] += float(reward)
+            if terminated or truncated:
+                running.remove(i)
+    for env in envs:
+        env.close()
+    low, high = interval(returns, bounds=bounds)
+    ends = None if math.isnan(low) else [low, high]
+    return {"mean_return": float(returns.mean()), "interval": ends, "episodes": EPISODES}
 
 
 def tested(

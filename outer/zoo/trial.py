@@ -20,7 +20,7 @@ from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import REAL, WORLD, Environments, UnseenAgent, unseen_learners
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.names import return_range
-from envolve.outer.zoo.measure import Measuring, tested
+from envolve.outer.zoo.measure import Measuring, held, tested
 from envolve.worlds import shelf
 from envolve.worlds.file import ZooWorld
 from envolve.worlds.task import make_task, task_of
@@ -73,8 +73,11 @@ def with_figures(card: Mapping[str, Any], found: report.Findings) -> dict[str, A
 
 
 def save(name: str, found: report.Findings) -> Path:
-    """Writes figures into the card of a world of the shelf -> its path. Raises WorldError."""
+    """Writes figures, also those of the policy that it holds, into the card of a world of the shelf -> its path. Raises
+    WorldError, RunError."""
     card = with_figures(shelf.card(name), found)
+    world = shelf.open_world(name)
+    card["policy"] = held(world, return_range({"env_name": world.task}))
     path = shelf.path_of(name).with_suffix(shelf.CARD)
     write_atomic(str(path), (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())
     return path

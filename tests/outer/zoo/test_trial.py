@@ -21,6 +21,7 @@ from envolve.outer.zoo.trial import ZooAgent
 from envolve.worlds import shelf
 
 HOPPER, CARTPOLE = "Hopper-v5-bandit", "CartPole-v1-bandit"
+HELD = {"mean_return": 1.0, "interval": [0.0, 2.0], "episodes": 20}
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ZooAgent]:
         ]  # fmt: skip
 
     monkeypatch.setattr(report, "train_all", train_all)
+    monkeypatch.setattr(trial, "held", lambda world, bounds: HELD)
     monkeypatch.setattr(peers, "installed", lambda: True)
     monkeypatch.setattr(peers, "whole_rollouts", lambda learner, steps: steps)
     return seen
@@ -62,6 +64,7 @@ def test_figures_stand_beside_those_of_other_learners(copy: Path, jobs: list[Zoo
     assert json.loads(copy.read_text()) == before, "without --save nothing is written"
     assert worlds.main([*words, "--results-dir", str(tmp_path / "results"), "--workers", "1", "--save"]) == 0
     card = json.loads(copy.read_text())
+    assert card.pop("policy") == HELD != before.pop("policy")
     for key, value in (("unseen", 7.0), ("on_task", 3.0)):
         new = card[key].pop("sac")
         assert (new["mean_return"], new["agents"], new["train_steps"]) == (value, 2, 4096)
