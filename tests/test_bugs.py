@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+import envolve.worlds
 from benchmarks.worlds import bugs
 
 
 def row(place: str, bug: str, seed: int, value: float | None) -> dict[str, Any]:
-    return {"place": place, "bug": bug, "seed": seed, "return": value, "training_seconds": 2.0}
+    return {"place": place, "bug": bug, "seed": seed, "return": value, "share": None, "training_seconds": 2.0}
 
 
 def test_advantages_are_those_of_a_plain_loop() -> None:
@@ -59,7 +62,34 @@ def test_a_bug_of_the_loss_changes_its_gradient(bug: str) -> None:
 def test_it_trains_in_a_world_and_on_the_task(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bugs.PLACES, "here", bugs.Place(env_id, 1024, "CartPole-v1"))
     a, b = bugs.one("here", bugs.CLEAN, 3), bugs.one("here", bugs.CLEAN, 3)
-    assert a["return"] == b["return"] >= 8.0
+    assert a["return"] == b["return"] >= 8.0 and a["share"] == b["share"]
+    assert (a["share"] is None) == (env_id == "CartPole-v1")
+
+
+def test_a_share_is_counted_from_random_actions_to_the_best_one() -> None:
+    """The policy that the world holds has 1; one that does the opposite less than random actions."""
+    env_id = "envolve/CartPole-v1-bandit-2"
+    act = envolve.worlds.policy(env_id)
+
+    class Held(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.sign * nn.functional.one_hot(torch.as_tensor(act(np.asarray(x))), 2)
+
+        sign = 1.0
+
+    actor = Held()
+    assert bugs.share_of(actor, env_id) == pytest.approx(1.0)
+    actor.sign = -1.0
+    assert bugs.share_of(actor, env_id) < -0.5
+
+
+def test_alarms_go_by_the_share_of_a_worlds_reward_too() -> None:
+    place = "cartpole_bandit"
+    rows = [{**row(place, bugs.CLEAN, s, 100.0), "share": 0.9 + s / 100} for s in range(11)]
+    rows += [{**row(place, "value added", s, 100.0), "share": share} for s, share in enumerate([0.89, 0.95, None])]
+    text = bugs.table(rows)
+    assert "| value added | advantage | 0 of 3 | 2 of 3 |" in text and "mark 0.900" in text
+    assert "20,480 steps | CartPole-v1-bandit, 20,480 steps, by its reward |" in text
 
 
 def test_alarms_are_runs_below_every_first_clean_one() -> None:

@@ -7,7 +7,9 @@
 The learner is PPO (arXiv:1707.06347) with generalised advantages (arXiv:1506.02438), in ``train``. A bug is one
 wrong line, marked by the bug's name. An *alarm* is a run whose agent returns less on the task than every one of the
 first ten runs without a bug. By chance alone, one run of eleven raises it. The other runs without a bug count false
-alarms. Each finished run is a line of cells.jsonl in --out; the same command goes on.
+alarms. In a world there is a second alarm, without the task: by the share of the reward that the agent earns, from 0,
+which random actions earn, to 1, which the policy earns that the world holds (envolve.worlds.policy). Each finished run
+is a line of cells.jsonl in --out; the same command goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import gymnasium
@@ -53,6 +55,10 @@ class Place:
     task: str
 
     @property
+    def is_world(self) -> bool:
+        return self.env_id.startswith(f"{envolve.worlds.NAMESPACE}/")
+
+    @property
     def title(self) -> str:
         own = self.env_id.removeprefix(f"{envolve.worlds.NAMESPACE}/")
         return f"{own}{' itself' * (own == self.task)}, {self.steps:,} steps"
@@ -69,6 +75,8 @@ CALIBRATION = 10  # runs without a bug that set the mark
 NUM_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 32, 32, 10, 4
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, MAX_GRAD, LR = 0.99, 0.95, 0.2, 0.005, 0.5, 0.5, 1e-3
 EPISODES = 10
+CONTEXTS = 1000  # of a world, in which rewards are compared
+RETURN, SHARE = "return", "share"  # what an alarm goes by
 
 
 def mlp(inputs: int, outputs: int) -> nn.Sequential:
@@ -79,7 +87,7 @@ def train(env_id: str, steps: int, seed: int, bug: str) -> nn.Sequential:
     """PPO with at most one bug -> its actor."""
     torch.manual_seed(seed)
     same = gymnasium.vector.AutoresetMode.SAME_STEP
-    if env_id.startswith(envolve.worlds.NAMESPACE):
+    if env_id.startswith(f"{envolve.worlds.NAMESPACE}/"):
         envs = gymnasium.make_vec(env_id, num_envs=NUM_ENVS, autoreset_mode=same)
     else:
         envs = gymnasium.make_vec(env_id, NUM_ENVS, "sync", vector_kwargs={"autoreset_mode": same})
@@ -173,6 +181,23 @@ def test(actor: nn.Sequential, task: str, episodes: int = EPISODES) -> float:
     return float(np.mean(returns))
 
 
+def share_of(actor: nn.Sequential, env_id: str) -> float:
+    """What the greedy policy earns in a world, as a share: 0 random actions, 1 the action that the world pays most."""
+    envs = gymnasium.make_vec(env_id, num_envs=CONTEXTS, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP)
+    envs.action_space.seed(0)
+    act, earned = envolve.worlds.policy(env_id), []
+    for choose in (lambda x: envs.action_space.sample(), act, lambda x: greedy(actor, x)):
+        observation, _ = envs.reset(seed=0)
+        earned.append(float(envs.step(choose(observation))[1].mean()))
+    random, best, found = earned
+    return (found - random) / (best - random)
+
+
+def greedy(actor: nn.Sequential, observation: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return actor(torch.as_tensor(observation, dtype=torch.float32)).argmax(-1).numpy()
+
+
 def one(name: str, bug: str, seed: int) -> Row:
     """Trains and tests one agent at a place."""
     place, began = PLACES[name], time.process_time()
@@ -180,44 +205,58 @@ def one(name: str, bug: str, seed: int) -> Row:
         actor = train(place.env_id, place.steps, seed, bug)
         trained = time.process_time() - began
         value: float | None = test(actor, place.task)
+        share = share_of(actor, place.env_id) if place.is_world else None
     except ValueError:  # a distribution without finite numbers: what the bug did
-        trained, value = time.process_time() - began, None
-    return {"place": name, "bug": bug, "seed": seed, "return": value, "training_seconds": trained}
+        trained, value, share = time.process_time() - began, None, None
+    return {"place": name, "bug": bug, "seed": seed, "return": value, "share": share, "training_seconds": trained}
 
 
 def finished(out: Path) -> list[Row]:
     return results(out, {"place": str, "bug": str, "seed": int, "training_seconds": float})
 
 
-def number(row: Row) -> float:
-    """Its return; a run that failed is below every mark."""
-    return -np.inf if row["return"] is None else float(row["return"])
+def number(row: Row, key: str = RETURN) -> float:
+    """Its return, or its share of a world's reward; a run that failed is below every mark."""
+    return -np.inf if row[key] is None else float(row[key])
 
 
 def table(rows: Sequence[Row]) -> str:
     """Markdown: alarms per bug and place, false alarms, and the seconds of a run."""
     places = [p for p in PLACES if any(r["place"] == p for r in rows)]
+    columns = [(p, key) for p in places for key in ((RETURN, SHARE) if PLACES[p].is_world else (RETURN,))]
     by = {p: {b: [r for r in rows if (r["place"], r["bug"]) == (p, b)] for b in (CLEAN, *BUGS)} for p in places}
-    marks = {p: min((number(r) for r in by[p][CLEAN] if r["seed"] < CALIBRATION), default=np.nan) for p in places}
-    lines = ["| bug | place in the learner | " + " | ".join(PLACES[p].title for p in places) + " |"]
-    lines.append("|" + "---|" * (2 + len(places)))
-    for bug, where in BUGS.items():
-        lines.append(f"| {bug} | {where} | " + " | ".join(alarms(by[p][bug], marks[p]) for p in places) + " |")
+    marks = {
+        (p, key): min((number(r, key) for r in by[p][CLEAN] if r["seed"] < CALIBRATION), default=np.nan)
+        for p, key in columns
+    }
+
+    def line(first: str, runs: Mapping[str, Sequence[Row]]) -> str:
+        return f"{first} | " + " | ".join(alarms(runs[p], key, marks[p, key]) for p, key in columns) + " |"
+
+    titles = (PLACES[p].title + ", by its reward" * (key == SHARE) for p, key in columns)
+    lines = ["| bug | place in the learner | " + " | ".join(titles) + " |", "|" + "---|" * (2 + len(columns))]
+    lines += [line(f"| {bug} | {where}", {p: by[p][bug] for p in places}) for bug, where in BUGS.items()]
+    lines.append(line("| all |", {p: [r for bug in BUGS for r in by[p][bug]] for p in places}))
     fresh = {p: [r for r in by[p][CLEAN] if r["seed"] >= CALIBRATION] for p in places}
-    lines.append("| no bug (false alarms) | | " + " | ".join(alarms(fresh[p], marks[p]) for p in places) + " |")
-    cells = []
-    for p in places:
-        known = [number(r) for r in by[p][CLEAN]]
-        low, high = interval(known) if len(known) > 1 else (np.nan, np.nan)
-        cells.append(f"{np.mean(known):.0f} [{low:.0f}, {high:.0f}], mark {marks[p]:.0f}" if known else "-")
-    lines.append("| return without a bug | | " + " | ".join(cells) + " |")
-    spent = (np.median([r["training_seconds"] for r in rows if r["place"] == p]) for p in places)
+    lines.append(line("| no bug (false alarms) |", fresh))
+    known = (usual([number(r, key) for r in by[p][CLEAN]], marks[p, key]) for p, key in columns)
+    lines.append("| return, or share, without a bug | | " + " | ".join(known) + " |")
+    spent = (np.median([r["training_seconds"] for r in rows if r["place"] == p]) for p, _ in columns)
     lines.append("| CPU seconds of a run, median | | " + " | ".join(f"{s:.1f}" for s in spent) + " |")
     return "\n".join(lines)
 
 
-def alarms(rows: Sequence[Row], mark: float) -> str:
-    return f"{sum(number(r) < mark for r in rows)} of {len(rows)}"
+def usual(known: Sequence[float], mark: float) -> str:
+    """Mean and interval of runs without a bug, and the mark that they set."""
+    if not known:
+        return "-"
+    ends = interval(known) if len(known) > 1 else (np.nan, np.nan)
+    digits = 0 if abs(mark) > 2 else 3
+    return "{} [{}, {}], mark {}".format(*(f"{x:.{digits}f}" for x in (np.mean(known), *ends, mark)))
+
+
+def alarms(rows: Sequence[Row], key: str, mark: float) -> str:
+    return f"{sum(number(r, key) < mark for r in rows)} of {len(rows)}"
 
 
 def main(argv: list[str] | None = None) -> int:
