@@ -46,12 +46,13 @@ class Panel(NamedTuple):
 
 
 DISTILLED, TIMED, VARIED = "distilled", "evolved with four rollouts", "evolved with two to eight"
+PAID = "evolved with two to eight, and with what the world pays most for"
 PANELS = (
     Panel("Pendulum-v1", "ppo", -205, (
         Curve("pendulum_v1", "distilled", DISTILLED), Curve("pendulum_v1", "evolved", TIMED))),
     Panel("HalfCheetah-v5", "ppo_normalised", 1657, (
         Curve("half_cheetah", "distilled", DISTILLED), Curve("half_cheetah_evolved", "evolved", TIMED),
-        Curve("half_cheetah_budget", "evolved", VARIED))),
+        Curve("half_cheetah_budget", "evolved", VARIED), Curve("half_cheetah_best_paid", "evolved", PAID))),
     Panel("Walker2d-v5", "ppo_normalised", 858, (
         Curve("walker2d_balanced", "distilled", DISTILLED), Curve("walker2d_evolved", "evolved", TIMED))),
 )  # fmt: skip

@@ -52,6 +52,7 @@ MORE = {  # in the table alone
     "half_cheetah_balanced": "HalfCheetah-v5, balanced contexts",
     "half_cheetah_evolved": "HalfCheetah-v5, evolved in normalised units",
     "half_cheetah_budget": "HalfCheetah-v5, evolved with varied budgets",
+    "half_cheetah_best_paid": "HalfCheetah-v5, evolved with varied budgets and the best-paid action",
     "walker2d_balanced": "Walker2d-v5, balanced contexts",
     "walker2d_evolved": "Walker2d-v5, evolved in normalised units",
     "walker2d_td3": "Walker2d-v5, evolved with TD3",
