@@ -1,8 +1,8 @@
 """The policy that a world holds: in every observation the action that the world pays most for. Nothing is trained.
 
-A bandit pays an action at once, so its reward network is a policy. That policy is the best that an agent can learn from
-the world's rewards, and what it returns on the task is what the world has to teach. The twin with torch is
-``envs/worlds/best_paid.py``. Axes: N observations, K actions that are compared, A numbers of an action, H hidden units.
+A bandit pays an action at once, so its reward network is a policy. But for the error of a search among continuous
+actions, no agent can earn more reward in the world. Its return on the task says how good a policy the world teaches.
+The twin with torch is ``envs/worlds/best_paid.py``. Axes: N observations, A inputs of an action, H hidden units.
 """
 
 from __future__ import annotations

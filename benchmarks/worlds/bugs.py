@@ -55,13 +55,13 @@ class Place:
     task: str
 
     @property
-    def is_world(self) -> bool:
-        return self.env_id.startswith(f"{envolve.worlds.NAMESPACE}/")
-
-    @property
     def title(self) -> str:
         own = self.env_id.removeprefix(f"{envolve.worlds.NAMESPACE}/")
         return f"{own}{' itself' * (own == self.task)}, {self.steps:,} steps"
+
+
+def is_world(env_id: str) -> bool:
+    return env_id.startswith(f"{envolve.worlds.NAMESPACE}/")
 
 
 PLACES = {
@@ -87,7 +87,7 @@ def train(env_id: str, steps: int, seed: int, bug: str) -> nn.Sequential:
     """PPO with at most one bug -> its actor."""
     torch.manual_seed(seed)
     same = gymnasium.vector.AutoresetMode.SAME_STEP
-    if env_id.startswith(f"{envolve.worlds.NAMESPACE}/"):
+    if is_world(env_id):
         envs = gymnasium.make_vec(env_id, num_envs=NUM_ENVS, autoreset_mode=same)
     else:
         envs = gymnasium.make_vec(env_id, NUM_ENVS, "sync", vector_kwargs={"autoreset_mode": same})
@@ -173,9 +173,7 @@ def test(actor: nn.Sequential, task: str, episodes: int = EPISODES) -> float:
         observation, _ = env.reset(seed=2**30 + episode)
         total, over = 0.0, False
         while not over:
-            with torch.no_grad():
-                action = int(actor(torch.as_tensor(observation, dtype=torch.float32)).argmax())
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, _ = env.step(int(greedy(actor, observation)))
             total, over = total + float(reward), terminated or truncated
         returns.append(total)
     return float(np.mean(returns))
@@ -194,6 +192,7 @@ def share_of(actor: nn.Sequential, env_id: str) -> float:
 
 
 def greedy(actor: nn.Sequential, observation: np.ndarray) -> np.ndarray:
+    """Most probable actions, int64 [...], for observations [..., F]."""
     with torch.no_grad():
         return actor(torch.as_tensor(observation, dtype=torch.float32)).argmax(-1).numpy()
 
@@ -205,7 +204,7 @@ def one(name: str, bug: str, seed: int) -> Row:
         actor = train(place.env_id, place.steps, seed, bug)
         trained = time.process_time() - began
         value: float | None = test(actor, place.task)
-        share = share_of(actor, place.env_id) if place.is_world else None
+        share = share_of(actor, place.env_id) if is_world(place.env_id) else None
     except ValueError:  # a distribution without finite numbers: what the bug did
         trained, value, share = time.process_time() - began, None, None
     return {"place": name, "bug": bug, "seed": seed, "return": value, "share": share, "training_seconds": trained}
@@ -223,7 +222,7 @@ def number(row: Row, key: str = RETURN) -> float:
 def table(rows: Sequence[Row]) -> str:
     """Markdown: alarms per bug and place, false alarms, and the seconds of a run."""
     places = [p for p in PLACES if any(r["place"] == p for r in rows)]
-    columns = [(p, key) for p in places for key in ((RETURN, SHARE) if PLACES[p].is_world else (RETURN,))]
+    columns = [(p, key) for p in places for key in ((RETURN, SHARE) if is_world(PLACES[p].env_id) else (RETURN,))]
     by = {p: {b: [r for r in rows if (r["place"], r["bug"]) == (p, b)] for b in (CLEAN, *BUGS)} for p in places}
     marks = {
         (p, key): min((number(r, key) for r in by[p][CLEAN] if r["seed"] < CALIBRATION), default=np.nan)

@@ -26,7 +26,7 @@ FILES = (  # what a run leaves in its folder, in the order the summary names it
     ("learning_curve.png", "the picture of it"),
     ("comparison.json", "the agents of the closing comparison"),
 )
-KEPT = 0.5  # of what agents gain over a random policy, if the action that the world pays most for gains as much
+KEPT = 0.5  # share of its agents' gain over a random policy, below which the best-paid action's gain is a warning
 FIGURES = "  Figures: interquartile mean [95 % interval]; of equal values, how many there are."
 
 
@@ -174,7 +174,7 @@ def _best_paid(run: RunSummary) -> list[str]:
     if run.floor is not None and agents:
         usual = interquartile_mean(agents)
         if run.paid[0] - run.floor < KEPT * (usual - run.floor):
-            lines.append("  Its agents have more than twice as much: in longer trainings they may get worse.")
+            lines.append("  Its agents gain more than twice as much: in longer trainings they may get worse.")
     return lines
 
 
