@@ -88,6 +88,7 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
         "worlds.continuous_figure",
         "worlds.budget_figure",
         "worlds.bandit_generation",
+        "worlds.perturbed",
         "worlds.bugs",
         "rewards.study",
     }
