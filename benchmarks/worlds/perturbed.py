@@ -12,6 +12,7 @@ the return on the task of the action that the perturbed worlds pay most for, one
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,9 +25,10 @@ sys.path.insert(0, str(ROOT))
 
 from envolve.envs.worlds.best_paid import greedy  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
-from envolve.envs.worlds.units import in_units, observed, units_of  # noqa: E402
+from envolve.envs.worlds.synthetic import synthetic_world  # noqa: E402
+from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
-from envolve.outer.evaluate.networks import synthetic_world  # noqa: E402
+from envolve.outer.search.target import NetworkTarget  # noqa: E402
 
 NOISE = (0.0, 0.006, 0.012, 0.03)
 
@@ -35,16 +37,16 @@ def returns(path: Path, noise: Sequence[float], worlds: int, normalised: bool) -
     """For each standard deviation the returns of ``worlds`` perturbations of the world in a file, float64 [worlds]. The
     same directions and episodes at each."""
     file = read_world(str(path))
-    task, section, flat = file.task(), file.section, file.flat
-    units = units_of(task, section, flat) if normalised else None
-    centre = in_units(task, section, flat, units) if units else flat
-    directions = torch.randn(worlds, len(flat), generator=torch.Generator().manual_seed(0))
+    data = copy.deepcopy(file.config)
+    data["envs"][file.env_name]["normalised"] = normalised
+    target = NetworkTarget(data, problem.gtn_section(data))
+    target.measure(lambda: file.flat)
+    centre = target.vector(file.flat)
+    directions = target.mask() * torch.randn(worlds, len(centre), generator=torch.Generator().manual_seed(0))
     for deviation in noise:
-        found = centre + deviation * directions
-        if units:
-            found = torch.stack([observed(task, section, own, units.mean, units.deviation) for own in found])
-        policies = greedy(synthetic_world(task, section, found))
-        yield play(task, policies, np.arange(worlds), 1).returns[:, 0]
+        found = target.worlds(centre + deviation * directions)
+        policies = greedy(synthetic_world(target.task, target.section, found))
+        yield play(target.task, policies, np.arange(worlds), 1).returns[:, 0]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
