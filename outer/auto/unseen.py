@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,16 @@ RANDOM = "random"
 WORLD, REAL, REAL_10X = "world", "real", "real_10x"
 TEST_SEED = 2**30  # of the first test episode; training has other seeds
 LONG = 10**6  # more episodes than any budget here
+
+
+# learners of Stable-Baselines3, and this project's of the same family under other names
+RELATIVES = {"dqn": ("ddqn", "duelingddqn")}
+
+
+def related(learner: str, inner: Collection[str]) -> bool:
+    """Returns whether a learner is of a family that a world evolved with. inner: the learners of its evolution."""
+    name = peers.plain(learner)
+    return name in inner or any(other in inner for other in RELATIVES.get(name, ()))
 
 
 def unseen_learners(continuous: bool, inner: list[str], library: bool) -> list[str]:

@@ -14,7 +14,7 @@ import envolve
 from envolve.agents.peers import NORMALISED, normalises
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
-from envolve.outer.auto.unseen import REAL, WORLD
+from envolve.outer.auto.unseen import REAL, WORLD, related
 from envolve.outer.config import problem
 from envolve.outer.config.header import header_of
 from envolve.outer.config.load import load_config
@@ -80,17 +80,19 @@ def command_of(run_dir: Path) -> str:
 
 def text_of(card: Mapping[str, Any]) -> str:
     """A card for people."""
-    width = max([8, *(len(agent) + 2 for agent in card["unseen"])])
+    names = {agent: f"{agent} *" if _related(card, agent) else agent for agent in card["unseen"]}
+    agents = "Agents that it never saw" if names.keys() == set(names.values()) else "Agents that trained in it"
+    width = max([8, *(len(name) + 2 for name in names.values())])
     lines = [
         f"envolve/{card['name']}", "", card["about"],
         f"Real steps: {card['real_steps']:,}. Seed {card['seed']}. Licence {card['licence']}.", "",
-        f"Agents that it never saw ({card['library']}, default hyperparameters), tested on {card['task']};",
-        "mean return and 95 % interval over n agents" + _normalised(card["unseen"]), "",
+        f"{agents} ({card['library']}, default hyperparameters), tested on {card['task']};",
+        "mean return and 95 % interval over n agents" + _marks(card), "",
         f"  {'agent':<{width}}{'steps':>8}{'n':>4}   {'trained in the world':<30}trained on the task",
     ]  # fmt: skip
     for agent, figure in card["unseen"].items():
         other = card.get("on_task", {}).get(agent)
-        start = f"  {agent:<{width}}{figure['train_steps']:>8,}{figure['agents']:>4}"
+        start = f"  {names[agent]:<{width}}{figure['train_steps']:>8,}{figure['agents']:>4}"
         lines.append(f"{start}   {_cell(figure):<30}{_cell(other)}")
     lines += [f"  {'random':<{width}}{'':>12}   {'':<30}{_cell(card['random'])}", ""]
     if policy := card.get("policy"):
@@ -106,10 +108,19 @@ def text_of(card: Mapping[str, Any]) -> str:
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
 
 
-def _normalised(agents: Mapping[str, Any]) -> str:
-    """End of the sentence above the figures."""
-    some = any(map(normalises, agents))
-    return f";\n*{NORMALISED}: behind VecNormalize, in the world and on the task:" if some else ":"
+def _related(card: Mapping[str, Any], agent: str) -> bool:
+    """Returns whether an agent is of the family of a learner that the world evolved with."""
+    return related(agent, [problem.split_agent_name(name).learner for name in card["learner"].split()])
+
+
+def _marks(card: Mapping[str, Any]) -> str:
+    """End of the sentence above the figures: what names and marks of agents mean."""
+    lines = []
+    if any(map(normalises, card["unseen"])):
+        lines.append(f"NAME{NORMALISED}: behind VecNormalize, in the world and on the task")
+    if any(_related(card, agent) for agent in card["unseen"]):
+        lines.append(f"*: of the family of {card['learner']}, which it was evolved with; it never saw the others")
+    return ";\n".join(["", *lines]) + ":"
 
 
 def _cell(figure: Any) -> str:
@@ -126,8 +137,10 @@ def held_return(card: Mapping[str, Any]) -> str:
 
 
 def best_agent(card: Mapping[str, Any]) -> tuple[str, str]:
-    """The unseen agent with the highest return in the world, and its figures in words."""
-    means = {a: f["mean_return"] for a, f in card["unseen"].items() if f.get("mean_return") is not None}
+    """The agent with the highest return in the world, and its figures in words. Agents of a family that the world
+    evolved with are left out."""
+    others = {agent: figure for agent, figure in card["unseen"].items() if not _related(card, agent)}
+    means = {a: f["mean_return"] for a, f in others.items() if f.get("mean_return") is not None}
     if not means:
         return "-", "-"
     agent = max(means, key=lambda a: means[a] if math.isfinite(means[a]) else -math.inf)
