@@ -47,12 +47,16 @@ class Panel(NamedTuple):
 
 DISTILLED, TIMED, VARIED = "distilled", "evolved with four rollouts", "evolved with two to eight"
 PAID = "evolved with two to eight, and with what the world pays most for"
+COLOUR = dict(zip((DISTILLED, TIMED, VARIED, PAID), COLOURS))
 PANELS = (
     Panel("Pendulum-v1", "ppo", -205, (
         Curve("pendulum_v1", "distilled", DISTILLED), Curve("pendulum_v1", "evolved", TIMED))),
     Panel("HalfCheetah-v5", "ppo_normalised", 1657, (
         Curve("half_cheetah", "distilled", DISTILLED), Curve("half_cheetah_evolved", "evolved", TIMED),
         Curve("half_cheetah_budget", "evolved", VARIED), Curve("half_cheetah_best_paid", "evolved", PAID))),
+    Panel("Hopper-v5", "ppo_normalised", 854, (
+        Curve("hopper_second", "distilled", DISTILLED),
+        Curve("hopper_budget", "evolved", VARIED), Curve("hopper_best_paid", "evolved", PAID))),
     Panel("Walker2d-v5", "ppo_normalised", 858, (
         Curve("walker2d_balanced", "distilled", DISTILLED), Curve("walker2d_evolved", "evolved", TIMED),
         Curve("walker2d_budget", "evolved", VARIED), Curve("walker2d_best_paid", "evolved", PAID))),
@@ -89,15 +93,16 @@ def of_panel(panel: Panel) -> list[Drawn]:
 
 def picture() -> bytes:
     """A PNG with a panel for each task: means over worlds and their 95 % intervals."""
-    figure, axes = panels(11, 3.6, 1, len(PANELS))
+    figure, axes = panels(11, 7.0, 2, len(PANELS) // 2)
     for ax, panel in zip(axes, PANELS):
         for i, (curve, found, greedy) in enumerate(of_panel(panel)):
+            colour = COLOUR[curve.words]
             steps = list(found)
             mean, low, high = np.array([continuous_figure.of_means(found[n]) for n in steps]).T
-            ax.plot(steps, mean, "o-", color=COLOURS[i], markersize=4, linewidth=1.6, label=curve.words)
-            ax.fill_between(steps, low, high, color=COLOURS[i], alpha=0.12, linewidth=0)
+            ax.plot(steps, mean, "o-", color=colour, markersize=4, linewidth=1.6, label=curve.words)
+            ax.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
             where = np.full(len(greedy), 1.06 * MOST + 400 * i)
-            ax.plot(where, greedy, "_", color=COLOURS[i], markersize=9, markeredgewidth=1.4)
+            ax.plot(where, greedy, "_", color=colour, markersize=9, markeredgewidth=1.4)
         ax.axvline(EVOLVED_WITH, color="grey", linewidth=0.8, linestyle=":")
         ax.axhline(
             panel.published, color="grey", linewidth=0.8, linestyle="--", label="published, at most 10,000 steps"
