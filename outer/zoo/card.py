@@ -47,6 +47,9 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
     generations = max((row.generation for row in read_curve(run_dir / SCORES)), default=0) if evolved else 0
     learner = " ".join(inner_agents(gtn)) if evolved else ""
     about = f"distilled from {_expert(data)}" if gtn.init == "distilled" else ""
+    if gtn.first_world:
+        file = Path(gtn.first_world)
+        about = f"begun with {file.name if file.is_absolute() else file}"
     if evolved:
         evolution = f"evolved for {generations} generations with {learner} by {gtn.search}"
         about = f"{about}, then {evolution}" if about else evolution

@@ -81,6 +81,18 @@ def test_either_world_of_a_run(run_dir: Path, jobs: list[UnseenAgent], tmp_path:
         assert card["real_steps"] == 5000 and "ppo" not in trained
 
 
+@pytest.mark.parametrize("file, said", [("worlds/first.pt", "worlds/first.pt"), ("/home/me/first.pt", "first.pt")])
+def test_a_run_that_began_with_a_file(
+    run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path, file: str, said: str
+) -> None:
+    gtn = {"agent_name": "PPO", "first_world": file}
+    config = config_of({**RAW, "agents": {"gtn": gtn, "ppo": {}}}, (), "test")
+    store_config(run_dir, config, {"command": "envolve run my.yaml"})
+    name = add(run_dir, tmp_path / "shelf", Measuring(agents=2))
+    card = json.loads((tmp_path / "shelf" / f"{name}{shelf.CARD}").read_text())
+    assert card["about"] == f"A contextual bandit, begun with {said}, then evolved for 3 generations with PPO by nes."
+
+
 def test_only_the_learners_that_were_asked_for(run_dir: Path, jobs: list[UnseenAgent], tmp_path: Path) -> None:
     add(run_dir, tmp_path / "shelf", Measuring(agents=2, learners=("ppo",)), distilled=True)
     assert {j.learner for j in jobs} == {RANDOM, "ppo"}

@@ -134,4 +134,4 @@ def test_normalised_learners_are_trained_for_who_asks(copy: Path, jobs: list[Zoo
     assert worlds.main([*words, "--save"]) == 0
     assert [j.learner for j in jobs if j.where == "world"][0] == "td3_normalised", "the longest first"
     text = text_of(json.loads(copy.read_text()))
-    assert "*_normalised: behind VecNormalize" in text and "\n  td3_normalised  " in text
+    assert "NAME_normalised: behind VecNormalize" in text and "\n  td3_normalised  " in text
