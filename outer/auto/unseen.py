@@ -37,8 +37,6 @@ RANDOM = "random"
 WORLD, REAL, REAL_10X = "world", "real", "real_10x"
 TEST_SEED = 2**30  # of the first test episode; training has other seeds
 LONG = 10**6  # more episodes than any budget here
-
-
 # learners of Stable-Baselines3, and this project's of the same family under other names
 RELATIVES = {"dqn": ("ddqn", "duelingddqn")}
 

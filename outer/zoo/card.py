@@ -83,8 +83,9 @@ def command_of(run_dir: Path) -> str:
 
 def text_of(card: Mapping[str, Any]) -> str:
     """A card for people."""
-    names = {agent: f"{agent} *" if _related(card, agent) else agent for agent in card["unseen"]}
-    agents = "Agents that it never saw" if names.keys() == set(names.values()) else "Agents that trained in it"
+    kin = _kin(card)
+    names = {agent: f"{agent} *" if agent in kin else agent for agent in card["unseen"]}
+    agents = "Agents that trained in it" if kin else "Agents that it never saw"
     width = max([8, *(len(name) + 2 for name in names.values())])
     lines = [
         f"envolve/{card['name']}", "", card["about"],
@@ -111,9 +112,10 @@ def text_of(card: Mapping[str, Any]) -> str:
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
 
 
-def _related(card: Mapping[str, Any], agent: str) -> bool:
-    """Returns whether an agent is of the family of a learner that the world evolved with."""
-    return related(agent, [problem.split_agent_name(name).learner for name in card["learner"].split()])
+def _kin(card: Mapping[str, Any]) -> set[str]:
+    """The agents of a card that are of the family of a learner that the world evolved with."""
+    inner = [problem.split_agent_name(name).learner for name in card["learner"].split()]
+    return {agent for agent in card["unseen"] if related(agent, inner)}
 
 
 def _marks(card: Mapping[str, Any]) -> str:
@@ -121,7 +123,7 @@ def _marks(card: Mapping[str, Any]) -> str:
     lines = []
     if any(map(normalises, card["unseen"])):
         lines.append(f"NAME{NORMALISED}: behind VecNormalize, in the world and on the task")
-    if any(_related(card, agent) for agent in card["unseen"]):
+    if _kin(card):
         lines.append(f"*: of the family of {card['learner']}, which it was evolved with; it never saw the others")
     return ";\n".join(["", *lines]) + ":"
 
@@ -142,8 +144,10 @@ def held_return(card: Mapping[str, Any]) -> str:
 def best_agent(card: Mapping[str, Any]) -> tuple[str, str]:
     """The agent with the highest return in the world, and its figures in words. Agents of a family that the world
     evolved with are left out."""
-    others = {agent: figure for agent, figure in card["unseen"].items() if not _related(card, agent)}
-    means = {a: f["mean_return"] for a, f in others.items() if f.get("mean_return") is not None}
+    kin = _kin(card)
+    means = {
+        a: f["mean_return"] for a, f in card["unseen"].items() if a not in kin and f.get("mean_return") is not None
+    }
     if not means:
         return "-", "-"
     agent = max(means, key=lambda a: means[a] if math.isfinite(means[a]) else -math.inf)
