@@ -207,6 +207,8 @@ def _why_not_made(name: str, error: Exception) -> str:
         return f"{name}: {_missing(error.name)}"
     if isinstance(error, gymnasium.error.UnregisteredEnv):
         near = nearest_ids(plain, module)
+        if not near and package:
+            return f"{name}: found no environment of this id; {_registered_by(package)}"
         return f"{name}: found no environment of this id" + (f", did you mean {' or '.join(near)}" if near else "")
     return f"{name}: {_said(error)}"
 
@@ -223,6 +225,24 @@ def nearest_ids(plain: str, module: str = "", most: int = 3) -> List[str]:
     near = same[-1:] or [by_lower[k] for k in difflib.get_close_matches(plain.lower(), by_lower, n=most, cutoff=0.7)]
     front = PREFIX + (f"{module}:" if module else "")
     return [front + known for known in near[:most]]
+
+
+def _registered_by(package: str, most: int = 5) -> str:
+    """What importing a package has registered. The entry point of an environment names the package that holds it."""
+    import gymnasium
+
+    def top(entry: Any) -> str:
+        module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+        return str(module).partition(".")[0]
+
+    own = [known for known, spec in gymnasium.registry.items() if top(spec.entry_point) == package.partition(".")[0]]
+    if own:
+        more = f" and {len(own) - most} more" if len(own) > most else ""
+        return f"importing {package} registers {', '.join(own[:most])}{more}"
+    return (
+        f"importing {package} registers none: call its function that registers them in a file of your own, and name a "
+        "class of that file (docs/own_environment.md)"
+    )
 
 
 def _missing(module: str) -> str:

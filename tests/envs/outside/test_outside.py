@@ -595,6 +595,28 @@ def test_old_interfaces_are_named():
         flat.reset(0)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "importing package_of_envs registers none: call its function"),
+        (
+            "import gymnasium\nfor i in range(7):\n    gymnasium.register(f'Of{i}-v0', 'package_of_envs:Env')\n",
+            "importing package_of_envs registers Of0-v0, Of1-v0, Of2-v0, Of3-v0, Of4-v0 and 2 more",
+        ),
+    ],
+)
+def test_an_unknown_id_of_a_package_lists_what_the_package_has(tmp_path, monkeypatch, content, words):
+    (tmp_path / "package_of_envs.py").write_text(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    try:
+        with pytest.raises(OutsideError, match=f"found no environment of this id; {words}"):
+            maker("gymnasium:package_of_envs:Descent-v0", {})()
+    finally:
+        sys.modules.pop("package_of_envs", None)
+
+
 def test_an_unknown_id_names_the_nearest():
     with pytest.raises(OutsideError, match="did you mean gymnasium:LunarLander-v3"):
         maker("gymnasium:LunarLandr-v3", PLAIN)()
