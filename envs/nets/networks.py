@@ -1,7 +1,7 @@
 """Stacks of P small MLPs in one flat buffer ``[P, D]``, evaluated feature-major: activations ``[P, F, B]``.
 
 Feature-major with the long batch axis last is what makes skinny batched matmuls fast on a CPU, and one flat buffer
-makes perturbing, copying, soft-updating and saving a population one-liners (figures: docs/architecture.md).
+makes perturbing, copying, soft-updating and saving a population one-liners (figures: docs/back_ends.md).
 
 Flat layout of one net, shared with the numba twin (``agents/kernels/dense/mlp.py``): for each layer the weights
 input-major

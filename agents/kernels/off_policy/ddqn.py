@@ -5,7 +5,7 @@ Everything but the Q network itself is shared with the dueling variant (``duelin
 with ``q_forward``, ``q_backward`` and ``q_predict``.
 
 Cost per step at 4-57-2 tanh, batch 199: the update's 0.59 MFLOP and 34,000 tanh, i.e. a floor of 12 to 14 us on a core
-that does 110 GFLOP/s (docs/architecture.md).
+that does 110 GFLOP/s (docs/back_ends.md).
 """
 
 from __future__ import annotations
