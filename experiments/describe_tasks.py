@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What shapers can read, of every task in a physics engine, as Markdown: envolve tasks --write
-brings docs/shapers.md up to date (a test compares the two)."""
+brings docs/shaped_tasks.md up to date (a test compares the two)."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from envolve.llm.search.task_facts import limits_text, task_facts
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.shapers.plan import task_and_engine
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "shaped_tasks.md"
 HELP = """\
 Print as Markdown what shapers can read in each physics task: names, shapes, units and meanings. For a task of mjlab or
 Isaac Lab, print its state and the weights and parameters of its terms (docs/mjlab.md, docs/isaaclab.md). This requires
 a Python environment with that library.
 
   envolve tasks                                            print all tasks
-  envolve tasks --write                                    update docs/shapers.md
+  envolve tasks --write                                    update docs/shaped_tasks.md
   envolve tasks --task mjlab:Mjlab-Cartpole-Balance        print one task
   envolve tasks --task mjlab:Mjlab-Velocity-Flat-Unitree-Go1 --terms go1.terms.json
 
@@ -56,7 +56,7 @@ def describe(cls: Type[PhysicsTask]) -> str:
     limits = set(facts.effort_limits)
     limit = f", at most {limits_text(facts.effort_limits)}" if len(limits) == 1 and limits != {float("inf")} else ""
     lines = [
-        f"### {cls.name}", "",
+        f"## {cls.name}", "",
         f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {facts.dt:g} s, an episode at most "
         f"{cls.max_steps} of them. The task's own policy sees {facts.features} numbers and has "
         f"{_count(cls.action_size, 'action')}; "
@@ -91,7 +91,7 @@ def signatures() -> List[str]:
 @dataclass
 class Args:
     write: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Update docs/shapers.md instead of printing."""
+    """Update docs/shaped_tasks.md instead of printing."""
     task: Optional[str] = None
     """Print only this task, e.g. Ant or mjlab:Mjlab-Cartpole-Balance."""
     terms: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None

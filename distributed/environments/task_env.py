@@ -34,7 +34,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         shaper: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """config: values of the task's parameters (docs/shapers.md), or ranges [low, high] to draw from per episode;
+        """config: values of the parameters (docs/shaped_tasks.md), or ranges [low, high] to draw from per episode;
         ``self.config`` may be changed at any time and takes effect at the next reset. shaper: a candidate's file, which
         is executed. Raises ConfigError, SimulatorError."""
         try:
