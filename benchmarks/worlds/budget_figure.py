@@ -55,7 +55,8 @@ PANELS = (
         Curve("half_cheetah", "distilled", DISTILLED), Curve("half_cheetah_evolved", "evolved", TIMED),
         Curve("half_cheetah_budget", "evolved", VARIED), Curve("half_cheetah_best_paid", "evolved", PAID))),
     Panel("Hopper-v5", "ppo_normalised", 854, (
-        Curve("hopper_second", "distilled", DISTILLED), Curve("hopper_best_paid", "evolved", PAID))),
+        Curve("hopper_second", "distilled", DISTILLED), Curve("hopper_budget", "evolved", VARIED),
+        Curve("hopper_best_paid", "evolved", PAID))),
     Panel("Walker2d-v5", "ppo_normalised", 858, (
         Curve("walker2d_balanced", "distilled", DISTILLED), Curve("walker2d_evolved", "evolved", TIMED),
         Curve("walker2d_budget", "evolved", VARIED), Curve("walker2d_best_paid", "evolved", PAID))),

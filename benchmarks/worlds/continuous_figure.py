@@ -54,6 +54,7 @@ MORE = {  # in the table alone
     "half_cheetah_budget": "HalfCheetah-v5, evolved with varied budgets",
     "half_cheetah_best_paid": "HalfCheetah-v5, evolved with varied budgets and the best-paid action",
     "half_cheetah_small_noise": "HalfCheetah-v5, the same with small perturbations",
+    "hopper_budget": "Hopper-v5, evolved with varied budgets",
     "hopper_best_paid": "Hopper-v5, evolved with varied budgets and the best-paid action",
     "walker2d_balanced": "Walker2d-v5, balanced contexts",
     "walker2d_evolved": "Walker2d-v5, evolved in normalised units",
