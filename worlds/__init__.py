@@ -15,10 +15,14 @@ With ``normalised=True`` all of them show observations in units of their spread,
 
 from __future__ import annotations
 
+from envolve.worlds.check import LearnerCheck, check_learner, share
 from envolve.worlds.policy import policy
 from envolve.worlds.shelf import NAMESPACE, WorldError, card, names, open_world, register_all
 from envolve.worlds.task import make_task
 
-__all__ = ["NAMESPACE", "WorldError", "card", "make_task", "names", "open_world", "policy"]
+__all__ = [
+    "NAMESPACE", "LearnerCheck", "WorldError", "card", "check_learner", "make_task", "names", "open_world", "policy",
+    "share",
+]  # fmt: skip
 
 register_all()

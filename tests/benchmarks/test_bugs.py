@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
-import envolve.worlds
 from benchmarks.worlds import bugs
+from benchmarks.worlds.planted import ppo
+
+SETTINGS = bugs.SETTINGS
 
 
 def row(place: str, bug: str, seed: int, value: float | None) -> dict[str, Any]:
@@ -22,15 +22,15 @@ def test_advantages_are_those_of_a_plain_loop() -> None:
     torch.manual_seed(0)
     rewards, values, last = torch.rand(5, 3), torch.rand(5, 3), torch.rand(3)
     ends = (torch.rand(5, 3) < 0.4).float()
-    found = bugs.advantages_of(rewards, values, last, ends, bugs.CLEAN)
+    found = ppo.advantages_of(rewards, values, last, ends, bugs.CLEAN, SETTINGS)
     after = torch.cat((values[1:], last[None]))
     for n in range(3):
         for t in range(5):
             total, weight = 0.0, 1.0
             for k in range(t, 5):
                 goes_on = 1.0 - float(ends[k, n])
-                total += weight * float(rewards[k, n] + bugs.GAMMA * after[k, n] * goes_on - values[k, n])
-                weight *= bugs.GAMMA * bugs.LAMBDA * goes_on
+                total += weight * float(rewards[k, n] + SETTINGS.gamma * after[k, n] * goes_on - values[k, n])
+                weight *= SETTINGS.gamma * SETTINGS.lam * goes_on
             assert float(found[t, n]) == pytest.approx(total, abs=1e-5)
 
 
@@ -38,7 +38,8 @@ def test_advantages_are_those_of_a_plain_loop() -> None:
 def test_a_bug_of_the_advantages_changes_them(bug: str) -> None:
     torch.manual_seed(0)
     parts = torch.rand(5, 3), torch.rand(5, 3), torch.rand(3), torch.ones(5, 3)
-    assert not torch.allclose(bugs.advantages_of(*parts, bug), bugs.advantages_of(*parts, bugs.CLEAN))
+    found = [ppo.advantages_of(*parts, name, SETTINGS) for name in (bug, bugs.CLEAN)]
+    assert not torch.allclose(*found)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +47,11 @@ def test_a_bug_of_the_advantages_changes_them(bug: str) -> None:
 )
 def test_a_bug_of_the_loss_changes_its_gradient(bug: str) -> None:
     torch.manual_seed(0)
-    actor, critic, x = bugs.mlp(4, 2), bugs.mlp(4, 1), torch.rand(16, 4)
+    actor, critic, x = ppo.mlp(4, 2, SETTINGS, 0.01), ppo.mlp(4, 1, SETTINGS, 1.0), torch.rand(16, 4)
     action, old, a, target = torch.randint(2, (16,)), torch.log(torch.rand(16)), torch.randn(16), torch.randn(16)
     found = []
     for name in (bug, bugs.CLEAN):
-        bugs.loss_of(actor, critic, name, x, action, old, a, target).backward()
+        ppo.loss_of(actor, critic, name, SETTINGS, [x, action, old, a, target]).backward()
         gradients = [p.grad for net in (actor, critic) for p in net.parameters()]
         found.append(torch.cat([g.flatten() for g in gradients if g is not None]))
         actor.zero_grad()
@@ -64,23 +65,6 @@ def test_it_trains_in_a_world_and_on_the_task(env_id: str, monkeypatch: pytest.M
     a, b = bugs.one("here", bugs.CLEAN, 3), bugs.one("here", bugs.CLEAN, 3)
     assert a["return"] == b["return"] >= 8.0 and a["share"] == b["share"]
     assert (a["share"] is None) == (env_id == "CartPole-v1")
-
-
-def test_a_share_is_counted_from_random_actions_to_the_best_one() -> None:
-    """The policy that the world holds has 1; one that does the opposite less than random actions."""
-    env_id = "envolve/CartPole-v1-bandit-2"
-    act = envolve.worlds.policy(env_id)
-
-    class Held(nn.Sequential):
-        def forward(self, x: Tensor) -> Tensor:
-            return self.sign * nn.functional.one_hot(torch.as_tensor(act(np.asarray(x))), 2)
-
-        sign = 1.0
-
-    actor = Held()
-    assert bugs.share_of(actor, env_id) == pytest.approx(1.0)
-    actor.sign = -1.0
-    assert bugs.share_of(actor, env_id) < -0.5
 
 
 def test_alarms_go_by_the_share_of_a_worlds_reward_too() -> None:

@@ -22,7 +22,7 @@ from benchmarks.common.catalogue import BENCHMARKS
 from benchmarks.common.settings import SETTINGS
 from benchmarks.peers import environment
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
@@ -90,6 +90,7 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
         "worlds.bandit_generation",
         "worlds.perturbed",
         "worlds.bugs",
+        "worlds.learner_check",
         "rewards.study",
     }
     own_tables |= {"simulators.mjlab_learning", "simulators.mjlab_candidates", "first_generation"}

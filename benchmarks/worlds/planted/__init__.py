@@ -1,0 +1,1 @@
+"""Learners with one planted bug, to see what shows it."""
