@@ -13,6 +13,7 @@ not seen. Axes: n agents of the learner, m agents to compare them with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +34,6 @@ Train = Callable[[str, int, int], Act]
 
 CONTEXTS, SEED = 1000, 0  # in which rewards are compared
 LEVEL = 0.01  # of a test: the share of right learners that are called worse
-LEAST = 3  # agents of a learner
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def check_learner(
     of an earlier check after as many steps, which say the worlds. Raises ValueError, WorldError, and what ``train``
     raises.
     """
-    if seeds < LEAST:
-        raise ValueError(f"seeds: found {seeds}, expected at least {LEAST}")
+    if seeds < 1:
+        raise ValueError(f"seeds: found {seeds}, expected a number of agents")
     known: Mapping[str, Sequence[float]]
     if isinstance(like, str):
         if like not in REFERENCES:
@@ -184,17 +184,29 @@ def check_learner(
             raise ValueError(f"like: found {like!r:.80}, expected one of {', '.join(REFERENCES)}; did you mean {near}?")
         steps, known, name = REFERENCES[like].steps, REFERENCES[like].shares, f"Stable-Baselines3's {title(like)}"
     elif callable(like):
+        enough(seeds, seeds, len(worlds))
         known = {world: shares_of(like, world, steps, range(seeds, 2 * seeds)) for world in short(worlds)}
         name = "the other learner"
     else:
         known, name = like, "the earlier check"
-        if not known or any(len(s) < LEAST or not np.isfinite(s).all() for s in known.values()):
-            raise ValueError(f"like: found {str(like):.80}, expected a name, a function, or {LEAST} shares per world")
+        if not known or not all(np.isfinite(s).all() for s in known.values()):
+            raise ValueError(f"like: found {str(like):.80}, expected a name, a function, or shares of agents by world")
+    enough(seeds, min(map(len, known.values())), len(known))
     found = (
         WorldCheck(world, shares_of(train, world, steps, range(seeds)), tuple(float(x) for x in theirs))
         for world, theirs in zip(short(known), known.values())
     )
     return LearnerCheck(name, steps, tuple(found))
+
+
+def enough(n: int, m: int, worlds: int) -> None:
+    """Raises ValueError where n agents beside m could show no difference, however large."""
+    least = 2 * worlds / math.comb(n + m, n)
+    if least >= LEVEL:
+        raise ValueError(
+            f"seeds: {n} agents beside {m} in each of {worlds} worlds can show no difference, p is never below "
+            f"{least:.2g}; expected more agents, or fewer worlds"
+        )
 
 
 def title(name: str) -> str:

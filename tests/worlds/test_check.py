@@ -76,9 +76,9 @@ def learner(right: float, trained: list[Any] | None = None) -> Callable[[str, in
 def test_a_learner_is_compared_with_another_one() -> None:
     calls: list[Any] = []
     first, second = "CartPole-v1-bandit-2", "CartPole-v1-bandit-3"
-    same = check_learner(learner(0.9), learner(0.9, calls), seeds=5, worlds=[first, f"envolve/{second}"], steps=7)
+    same = check_learner(learner(0.9), learner(0.9, calls), seeds=6, worlds=[first, f"envolve/{second}"], steps=7)
     assert same.ok and same.same
-    assert calls == [(f"envolve/{world}", 7, seed) for world in (first, second) for seed in range(5, 10)]
+    assert calls == [(f"envolve/{world}", 7, seed) for world in (first, second) for seed in range(6, 12)]
     worse = check_learner(learner(0.7), learner(0.9), seeds=5, worlds=[first], steps=7)
     assert not worse.ok and not worse.same and worse.worse == pytest.approx(1 / 252)
     assert "after 7 steps, of 5 agents here and 5 of the other learner:\n  CartPole-v1-bandit-2: 0.6" in str(worse)
@@ -103,10 +103,10 @@ def test_a_reference_says_worlds_and_steps(monkeypatch: pytest.MonkeyPatch) -> N
     other = check.Reference(11, {"CartPole-v1-bandit-3": SHARES})
     monkeypatch.setitem(check.REFERENCES, "ppo_continuous", other)
     calls: list[Any] = []
-    found = check_learner(learner(1.0, calls), "ppo_continuous", seeds=3)
-    assert calls == [("envolve/CartPole-v1-bandit-3", 11, seed) for seed in range(3)]
-    assert found.worlds[0].reference == SHARES and found.shares == {"CartPole-v1-bandit-3": pytest.approx((1.0,) * 3)}
-    assert "3 agents here and 6 of Stable-Baselines3's PPO, continuous:" in str(found) and found.ok
+    found = check_learner(learner(1.0, calls), "ppo_continuous", seeds=4)
+    assert calls == [("envolve/CartPole-v1-bandit-3", 11, seed) for seed in range(4)]
+    assert found.worlds[0].reference == SHARES and found.shares == {"CartPole-v1-bandit-3": pytest.approx((1.0,) * 4)}
+    assert "4 agents here and 6 of Stable-Baselines3's PPO, continuous:" in str(found) and found.ok
 
 
 def test_bad_input_costs_no_training() -> None:
@@ -114,14 +114,26 @@ def test_bad_input_costs_no_training() -> None:
     train = learner(1.0, calls)
     with pytest.raises(ValueError, match="like: found 'pppo', expected one of .*; did you mean ppo"):
         check_learner(train, "pppo")
-    with pytest.raises(ValueError, match="seeds: found 2, expected at least 3"):
-        check_learner(train, seeds=2)
-    for shares in ([0.5, float("nan"), 1.0], [0.5, 0.6], []):
-        with pytest.raises(ValueError, match="expected a name, a function, or 3 shares per world"):
-            check_learner(train, {"CartPole-v1-bandit": shares})
+    with pytest.raises(ValueError, match="seeds: found 0, expected a number of agents"):
+        check_learner(train, seeds=0)
+    for shares in ({"CartPole-v1-bandit": [0.5, float("nan"), 1.0]}, {}):
+        with pytest.raises(ValueError, match="expected a name, a function, or shares of agents by world"):
+            check_learner(train, shares)
     for like in (train, {"CartPole-v1-bandit": SHARES, "CartPole-v1-bandt": SHARES}):
         with pytest.raises(WorldError, match="did you mean CartPole-v1-bandit"):
-            check_learner(train, like, worlds=["CartPole-v1-bandit", "CartPole-v1-bandt"])
+            check_learner(train, like, seeds=6, worlds=["CartPole-v1-bandit", "CartPole-v1-bandt"])
+    assert not calls
+
+
+def test_agents_that_could_show_nothing_are_not_trained() -> None:
+    calls: list[Any] = []
+    train = learner(1.0, calls)
+    with pytest.raises(ValueError, match="5 agents beside 5 in each of 2 worlds can show no .* never below 0.016"):
+        check_learner(train, train)
+    with pytest.raises(ValueError, match="2 agents beside 20 in each of 2 worlds can show no difference"):
+        check_learner(train, "ppo", seeds=2)
+    with pytest.raises(ValueError, match="5 agents beside 0 in each of 1 worlds"):
+        check_learner(train, {"CartPole-v1-bandit": []})
     assert not calls
 
 
