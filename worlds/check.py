@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 
 from envolve.core.registry import nearest
 from envolve.worlds.policy import policy
@@ -249,7 +250,7 @@ def share(act: Act, world: str) -> float:
 @lru_cache(maxsize=64)
 def ends_of(world: str) -> tuple[float, float]:
     """The mean reward of random actions in a world, and of the policy that it holds."""
-    space = make_vec(world, CONTEXTS, autoreset_mode=AutoresetMode.SAME_STEP).action_space
+    space = batch_space(open_world(world).action.space, CONTEXTS)
     space.seed(SEED)
     return earned(world, lambda x: space.sample()), earned(world, policy(world))
 

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import torch
 from torch import nn
@@ -32,7 +33,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common.cells import Row, add_flags, check_counts, demand, finish, results, work  # noqa: E402
 from benchmarks.worlds.planted import dqn, ppo, td3  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.agents import peers  # noqa: E402
+from envolve.outer.checkpoint import locked  # noqa: E402
 from envolve.worlds.check import Act, LearnerCheck, WorldCheck, share  # noqa: E402
 from envolve.worlds.shelf import open_world  # noqa: E402
 
@@ -86,10 +88,7 @@ def agent(learner: str, variant: str, world: str, seed: int) -> Act:
 
 
 def library_agent(learner: str, env_id: str, steps: int, seed: int) -> Act:
-    import gymnasium
-    import stable_baselines3
-
-    algorithm = getattr(stable_baselines3, learner.split("_")[0].upper())
+    algorithm = peers.algorithm(learner.split("_")[0])
     model = algorithm("MlpPolicy", gymnasium.make(env_id), seed=seed, device="cpu").learn(steps)
     return lambda x: model.predict(x, deterministic=True)[0]
 
@@ -220,17 +219,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--references", action="store_true", help="print the Python of worlds/check.py")
     args = parser.parse_args(argv)
     check_counts(parser, {"--seeds": [args.seeds], "--clean": [args.clean]}, 10**4)
-    if args.references:
-        try:
-            print(references(finished(args.out)))
-        except RunError as e:
-            print(f"learner_check: {e}", file=sys.stderr)
-            return 1
-        return 0
+    args.table = args.table or args.references  # nothing is run for either
+    said = references if args.references else table
 
     def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
-        torch.set_num_threads(1)
         wanted = cells_of(args.only, args.worlds, args.clean, args.seeds)
         names = {variant.replace(" ", "_"): variant for _, variant, _, _ in wanted}
         cells = [(k, variant.replace(" ", "_"), world, seed) for k, variant, world, seed in wanted]
@@ -238,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
             demand(args.out, trains)
             work(args.out, cells, lambda k, variant, world, seed: one(k, names[variant], world, seed), shown)
 
-    return finish("learner_check", args, go, lambda: table(finished(args.out)))
+    return finish("learner_check", args, go, lambda: said(finished(args.out)))
 
 
 def shown(row: Row) -> str:

@@ -207,9 +207,8 @@ def _why_not_made(name: str, error: Exception) -> str:
         return f"{name}: {_missing(error.name)}"
     if isinstance(error, gymnasium.error.UnregisteredEnv):
         near = nearest_ids(plain, module)
-        if not near and package:
-            return f"{name}: found no environment of this id; {_registered_by(package)}"
-        return f"{name}: found no environment of this id" + (f", did you mean {' or '.join(near)}" if near else "")
+        others = f"; {_registered_by(package)}" if package else ""
+        return f"{name}: found no environment of this id" + (f", did you mean {' or '.join(near)}" if near else others)
     return f"{name}: {_said(error)}"
 
 

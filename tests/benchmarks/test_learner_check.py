@@ -38,8 +38,6 @@ def test_a_bug_of_dqns_loss_changes_its_gradient(bug: str) -> None:
 
 @pytest.mark.parametrize("bug", [b for b, where in td3.BUGS.items() if where in ("target", "critic's loss")])
 def test_a_bug_of_td3s_critics_changes_their_gradient(bug: str) -> None:
-    if bug == "one critic learns":
-        pytest.skip("is in the optimiser")
     torch.manual_seed(0)
     critics, targets = ([td3.mlp(6, 1) for _ in range(2)] for _ in range(2))
     actor, action = td3.mlp(4, 2, torch.nn.Tanh()), torch.linspace(-1, 1, 32).reshape(16, 2)

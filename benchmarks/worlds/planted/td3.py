@@ -16,9 +16,9 @@ BUGS = {
     "next observation stored": "experience", "another action stored": "experience",
     "action stored in its own units": "experience", "no random steps": "exploration",
     "end of episode ignored": "target", "reward subtracted": "target", "larger of the two": "target",
-    "rewards of other rows": "critic's loss", "broadcast": "critic's loss", "one critic learns": "critic's loss",
+    "rewards of other rows": "critic's loss", "broadcast": "critic's loss",
     "sign of the loss": "actor's loss", "observations of other rows": "actor's loss",
-    "critic learns with the actor": "optimiser", "gradients pile up": "optimiser",
+    "one critic learns": "optimiser", "critic learns with the actor": "optimiser", "gradients pile up": "optimiser",
     "learning rate times 100": "optimiser",
 }  # fmt: skip
 LR, BATCH, BEGIN, GAMMA, TAU, DELAY, NOISE, NOISE_CLIP = 1e-3, 256, 100, 0.99, 0.005, 2, 0.2, 0.5
@@ -113,7 +113,7 @@ def critic_loss(
         wanted = (-reward if bug == "reward subtracted" else reward) + GAMMA * goes_on * value
     found = [net(torch.cat([x, action], -1)) for net in critics]
     wanted = wanted if bug == "broadcast" else wanted[:, None]  # [B, 1] - [B] is [B, B]
-    return sum((f - wanted).square().mean() for f in found)  # type: ignore[return-value]
+    return torch.stack([(f - wanted).square().mean() for f in found]).sum()
 
 
 def actor_loss(actor: nn.Sequential, critic: nn.Sequential, bug: str, x: Tensor) -> Tensor:
