@@ -18,14 +18,14 @@ from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.facts import Facts, facts_of, probed
 from envolve.outer.auto.plan import INITS, WORLDS, EvolvePlan, plan
-from envolve.outer.auto.unseen import unseen_learners
+from envolve.outer.auto.unseen import related, unseen_learners
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of
 from envolve.outer.config.outside import override_path
 from envolve.outer.config.problem import gtn_section, split_agent_name
 from envolve.outer.config.schema import agent_names
 from envolve.outer.config.yaml_lines import override_value, split_override
-from envolve.outer.search.turns import inner_agents
+from envolve.outer.search.turns import inner_learners
 
 BOUNDS = (0.05, 100_000.0)  # minutes
 
@@ -138,12 +138,15 @@ def _unseen(made: EvolvePlan, fitting: list[str], asked: Sequence[str]) -> list[
 def _unseen_of(data: Mapping[str, Any], kinds: list[str], fitting: list[str], asked: bool) -> list[str]:
     """Those that the world's own configuration does not name. asked: the user named ``kinds``. Raises ConfigError if
     none is left, or one of those that were asked for is not."""
-    inner = {split_agent_name(a).learner for a in inner_agents(gtn_section(data))}
+    inner = inner_learners(gtn_section(data))
     left = [k for k in kinds if k not in inner]
+    known = ", ".join(k for k in fitting if not related(k, inner))
     if not left or asked and left != kinds:
-        known = ", ".join(k for k in fitting if k not in inner)
         found = ", ".join(k for k in kinds if k in inner)
         raise ConfigError([f"--learners: found {found}, which the world evolves with, expected some of {known}"])
+    if all(related(k, inner) for k in left):
+        words = f"--learners: found {', '.join(left)} alone, of a family that the world evolves with"
+        raise ConfigError([f"{words}, expected one of {known} with it"])
     return left
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -27,7 +27,7 @@ from envolve.core.statistics import interval, within
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
-from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, UnseenAgent, train_one
+from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, UnseenAgent, related, train_one
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
@@ -198,8 +198,10 @@ def findings(
     learners: Iterable[str],
     evolution_steps: int | None,
     bounds: tuple[float, float] | None = None,
+    inner: Collection[str] = (),
 ) -> Findings:
-    """Figures of all rows. bounds: worst and best possible return, if they are known."""
+    """Figures of all rows. bounds: worst and best possible return, if they are known; inner: the learners that the
+    world evolved with."""
     chance = [r for r in rows if r["learner"] == RANDOM]
 
     def of(learner: str, place: str) -> Figure:
@@ -207,7 +209,8 @@ def findings(
 
     by = {place: {k: of(k, place) for k in learners} for place in PLACES}
     random = figure(chance, [x for r in chance for x in r["test_returns"]], bounds)
-    return Findings(random, by[WORLD], by[REAL], by[REAL_10X], evolution_steps)
+    kin = frozenset(k for k in by[WORLD] if related(k, inner))
+    return Findings(random, by[WORLD], by[REAL], by[REAL_10X], evolution_steps, kin)
 
 
 def as_json(found: Findings) -> dict[str, Any]:
@@ -235,7 +238,8 @@ def table_of(found: Findings, title: str) -> Table:
         many = " to ".join(f"{s:,}" for s in sorted({min(steps), max(steps)})) if steps else "-"
         table.add_column(f"{title_of(place)}\n{many} steps", justify="right")
     for learner in found.world:
-        table.add_row(learner, *(_cell(figures[learner]) for figures in places.values()))
+        name = f"{learner} *" if learner in found.kin else learner
+        table.add_row(name, *(_cell(figures[learner]) for figures in places.values()))
     table.add_row(RANDOM, *(_cell(found.random) if place == REAL else "" for place in places))
     return table
 

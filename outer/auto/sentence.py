@@ -23,13 +23,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class Findings:
-    """Figures by learner. All learners are of kinds that never saw the world."""
+    """Figures by learner."""
 
     random: Figure
     world: Mapping[str, Figure]
     real: Mapping[str, Figure]
     real_10x: Mapping[str, Figure]
     evolution_steps: int | None  # on the real environment
+    kin: frozenset[str] = frozenset()  # learners of a family that the world evolved with
+
+    @property
+    def unseen(self) -> dict[str, Figure]:
+        """Agents in the world, of families that it never saw. What a world is worth is said of these alone."""
+        return {name: f for name, f in self.world.items() if name not in self.kin}
 
 
 def best(figures: Mapping[str, Figure]) -> tuple[str, Figure] | None:
@@ -39,9 +45,9 @@ def best(figures: Mapping[str, Figure]) -> tuple[str, Figure] | None:
 
 
 def share(found: Findings) -> float:
-    """Share of the way from random to the best real learner that the world's best agent has gone. NaN: no learner on
-    the real environment is better than random."""
-    top = best(found.world)
+    """Share of the way from random to the best real learner that the world's best unseen agent has gone. NaN: there is
+    none, or no learner on the real environment is better than random."""
+    top = best(found.unseen)
     return math.nan if top is None else _way(found, top[1].mean)
 
 
@@ -56,22 +62,25 @@ def enough(found: Findings) -> tuple[str, int] | None:
 
 
 def helper(found: Findings) -> tuple[str, Figure] | None:
-    """The world's best learner of those that come MARK of the way in a quarter of the steps that the environment takes
-    for it, or are clearly better than all on the environment. Where these are not clearly better than random, the best
-    one that is. None: there is no such learner."""
-    needed, real, top = enough(found), _best_real(found), best(found.world)
+    """The world's best unseen learner of those that come MARK of the way in a quarter of the steps that the environment
+    takes for it, or are clearly better than all on the environment. Where these are not clearly better than random, the
+    best one that is. None: there is no such learner."""
+    needed, real, top = enough(found), _best_real(found), best(found.unseen)
     if real is None or top is None:
         return None
     if needed is None or not _apart(real[1], found.random):
         return top if top[1].mean > found.random.mean and _apart(top[1], found.random) else None
-    able = {k: f for k, f in found.world.items() if _way(found, f.mean) >= MARK}
+    able = {k: f for k, f in found.unseen.items() if _way(found, f.mean) >= MARK}
     return best({k: f for k, f in able.items() if FEWER * f.steps <= needed[1] or _apart(f, real[1])})
 
 
 def verdict(found: Findings) -> str:
     """One sentence."""
-    top, same, real = best(found.world), best(found.real), _best_real(found)
+    top, same, real = best(found.unseen), best(found.real), _best_real(found)
     price = "" if found.evolution_steps is None else f"; evolving it took {found.evolution_steps:,} real steps"
+    if found.world and not found.unseen:
+        kin = " and ".join(sorted(found.kin))
+        return f"No verdict: the only agents in the world are {kin}, of a family that it evolved with{price}."
     if top is None and real is None:
         return f"No figure: every agent failed, in the world and on the real environment{price}."
     if top is None:

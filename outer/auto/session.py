@@ -27,12 +27,14 @@ from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Findings, helper, share, verdict
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import Config, ConfigError, environment_info, load_config, store_config
+from envolve.outer.config.problem import gtn_section
 from envolve.outer.exchange.machine import OWN_SYNC
 from envolve.outer.launch import conduct, forget_unused, new_run_dir
 from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import duration
+from envolve.outer.search.turns import inner_learners
 
 PLAN, AUTO_FILE = "plan.yaml", "auto.json"
 SESSION = "session"  # key of rows that say how long one took
@@ -84,7 +86,8 @@ class Session:
         with locked(self.run_dir):
             rows = report.train_all(jobs, self.run_dir / report.FILE, workers, Console())
         bounds = return_range(self.config.data)
-        found = report.findings(rows, self.plan.learners, world.evolution_steps, bounds)
+        inner = inner_learners(gtn_section(self.config.data))
+        found = report.findings(rows, self.plan.learners, world.evolution_steps, bounds, inner)
         return SessionReport(
             self, found, report.real_steps(rows, self.measuring_steps, world.evolution_steps), self.seconds()
         )
@@ -106,8 +109,8 @@ class SessionReport:
             "env": s.env, "world": s.world, "learner": s.learner, "search": s.search, "seconds": self.seconds,
             "real_steps": sum(v or 0 for v in self.steps.values()), "real_steps_of": self.steps,
             "random": report.plain_figure(self.found.random), "unseen": report.as_json(self.found),
-            "share": None if math.isnan(part) else part, "helped": helper(self.found) is not None,
-            "verdict": verdict(self.found),
+            "kin": sorted(self.found.kin), "share": None if math.isnan(part) else part,
+            "helped": helper(self.found) is not None, "verdict": verdict(self.found),
             "library": "stable-baselines3" if s.plan.library else "envolve", "seed": s.config.data["seed"],
             "run_dir": str(s.run_dir), "versions": environment_info(),
         }  # fmt: skip
@@ -137,6 +140,7 @@ class SessionReport:
         return [
             f"Agents: {of}; {s.plan.agents} of each kind at each place{alone}, {s.plan.tests} test episodes each; "
             "one world.",
+            *([f"*: of the family of {s.learner}; the verdict leaves it out in the world."] if self.found.kin else []),
             f"Real steps: {cost}.",
             f"World: {s.world}, evolved with {s.learner} by {s.search}. Time: {duration(self.seconds)}.",
             "",

@@ -11,6 +11,7 @@ from envolve.outer.page.parts import Part, Table
 from envolve.outer.reporting.names import learners_said
 from envolve.outer.reporting.report import number
 
+KIN = " *: of the family of a learner that the world evolved with; the verdict leaves it out."
 Row = tuple[str, float, float | None, float | None, str]
 PLACES = {
     "world": "in the world",
@@ -21,14 +22,14 @@ PLACES = {
 
 def unseen(report: Mapping[str, Any]) -> list[Part | None]:
     """The figures of ``envolve evolve``: agents of other kinds, in the world and on the environment."""
-    agents = report.get("unseen")
-    if not isinstance(agents, dict):
+    agents, kin = report.get("unseen"), report.get("kin") or []
+    if not isinstance(agents, dict) or not isinstance(kin, list):
         return []
     rows: list[Row] = []
     cells: list[tuple[Any, ...]] = []
     steps = set()
     for key, places in agents.items():
-        agent = learners_said(str(key))
+        agent = learners_said(str(key)) + " *" * (key in kin)
         for (place, words), colour in zip(PLACES.items(), (PALETTE[0], PALETTE[1], PALETTE[5])):
             f = places.get(place) if isinstance(places, dict) else None
             if not isinstance(f, dict) or f.get("mean_return") is None:
@@ -67,7 +68,7 @@ def unseen(report: Mapping[str, Any]) -> list[Part | None]:
             "Return on the environment",
             rows,
             "mean return",
-            f"Means over {count} agents of each kind, with 95 % intervals.",
+            f"Means over {count} agents of each kind, with 95 % intervals." + KIN * bool(kin),
             levels=levels,
             legend=dict(zip((PALETTE[0], PALETTE[1], PALETTE[5]), PLACES.values())),
         ),

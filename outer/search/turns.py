@@ -20,6 +20,11 @@ def inner_agents(gtn: GTNSection) -> list[str]:
     return [gtn.agent_name, *gtn.other_agents.split()]
 
 
+def inner_learners(gtn: GTNSection) -> list[str]:
+    """The kinds of ``inner_agents``: "ddqn" for DDQN_vary."""
+    return [problem.split_agent_name(name).learner for name in inner_agents(gtn)]
+
+
 def horizon(gtn: GTNSection, max_steps: int, generation: int) -> int:
     """Steps of a test in this generation (from 1), for members that are compared with each other: grows linearly from
     horizon_start to max_steps, which it reaches in generation horizon_generations + 1."""

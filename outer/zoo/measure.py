@@ -25,7 +25,7 @@ from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.reporting.names import return_range
-from envolve.outer.search.turns import inner_agents
+from envolve.outer.search.turns import inner_learners
 from envolve.worlds.file import ZooWorld
 from envolve.worlds.policy import policy_of
 from envolve.worlds.task import task_of
@@ -51,8 +51,7 @@ def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) 
     if own is not None and not own.gymnasium:
         words = "one of Gymnasium's (env_name: gymnasium:ID), on which agents of other libraries can be tested"
         raise RunError(f"{run_dir}: found the task {name}, expected {words}")
-    agents = inner_agents(problem.gtn_section(data)) if file == MODEL else []  # a distilled world has seen none
-    inner = [problem.split_agent_name(a).learner for a in agents]
+    inner = inner_learners(problem.gtn_section(data)) if file == MODEL else []  # a distilled world has seen none
     continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
     library = peers.installed()
     found = tested(

@@ -20,6 +20,7 @@ from envolve.envs.worlds.file import save_world
 from envolve.envs.worlds.world import init_world
 from envolve.outer.auto import report, unseen
 from envolve.outer.auto.report_plan import ReportPlan
+from envolve.outer.auto.sentence import helper, share, verdict
 from envolve.outer.auto.unseen import (
     RANDOM,
     REAL,
@@ -147,6 +148,27 @@ def test_this_projects_ppo_learns_from_the_last_rollout_of_a_bandit(
     )
     row = unseen._own(UnseenAgent(str(tmp_path), "ppo", WORLD, 64, 0, 1, False), data)
     assert row["train_steps"] == 64 and found[0].updates[0] > 0
+
+
+def test_the_verdict_leaves_out_the_kin_of_the_evolution_in_the_world_alone() -> None:
+    kinds = [
+        (("dqn", WORLD), (99.0, 98.0)), (("dqn", REAL), (50.0, 52.0)), (("dqn", REAL_10X), (100.0, 100.0)),
+        (("ppo", WORLD), (60.0, 61.0)), (("ppo", REAL), (12.0, 11.0)), (("ppo", REAL_10X), (30.0, 31.0)),
+    ]  # fmt: skip
+    steps = {WORLD: 100, REAL: 100, REAL_10X: 1000}
+    rows = [row(*kind, value, train_steps=steps[kind[1]]) for kind, values in kinds for value in values]
+    rows.append(row(RANDOM, REAL, 10.0, test_returns=[10.0, 10.0]))
+    of_ddqn = report.findings(rows, ["ppo", "dqn"], 123, inner=["ddqn"])
+    of_td3 = report.findings(rows, ["ppo", "dqn"], 123, inner=["td3_discrete"])
+    assert of_ddqn.kin == {"dqn"} and not of_td3.kin
+    assert share(of_ddqn) == pytest.approx(50.5 / 90) and share(of_td3) == pytest.approx(88.5 / 90)
+    assert helper(of_ddqn) is None and helper(of_td3) is not None
+    assert verdict(of_ddqn).startswith("The world did not help enough: ppo") and "dqn after" in verdict(of_ddqn)
+    console = Console(record=True, width=200)
+    console.print(report.table_of(of_ddqn, "title"))
+    assert "dqn *" in console.export_text()
+    alone = report.findings(rows, ["dqn"], 123, inner=["ddqn"])
+    assert verdict(alone).startswith("No verdict: the only agents in the world are dqn, of a family")
 
 
 def test_kinds_that_the_world_has_seen_are_no_unseen_agents() -> None:
