@@ -5,14 +5,13 @@
     python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR --test evolved distilled task     train agents
     python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR --table                           the table so far
 
-Every run counts: no world is chosen. "distilled" is the world that a run began with. Agents have Stable-Baselines3's
-default hyperparameters (SETTINGS) and are this project's; sb3_* are its own. They train for --steps steps, or for as
-many whole rollouts as fit into them, and are tested greedily in --tests episodes of full length on the task. Ctrl-C
-loses one generation or one cell at most: the same command goes on, and with more --agents it trains those that are
-missing.
+Every run counts: no world is chosen. "distilled" is the world that a run began with. Agents are this
+project's with Stable-Baselines3's default hyperparameters (own_agents.py); sb3_* are its own. They train for --steps
+steps, or for as many whole rollouts as fit into them, and are tested greedily in --tests episodes of full length on the
+task. Ctrl-C loses one generation or one cell at most: the same command goes on, and with more --agents it trains those
+that are missing.
 
-DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
-Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
+ppo_fast is PPO with a learning rate of 1e-3, which
 is RL Zoo's for Pendulum; ppo_example has the numbers of examples/zoo_ppo.py: smaller rollouts, larger minibatches;
 td3_noise is TD3 that explores with a noise of 0.1, as RL Zoo's does (by default with none).
 sb3_*_normalised have Stable-Baselines3's VecNormalize around the observations, with its defaults; td3_normalised and
@@ -39,8 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import cells  # noqa: E402
 from benchmarks.worlds import library_agents, units  # noqa: E402
-from envolve.agents.common.learners import LEARNERS  # noqa: E402
-from envolve.agents.common.sections import PPOSection  # noqa: E402
+from benchmarks.worlds.own_agents import FIRST, SETTINGS, section_of  # noqa: E402
 from envolve.agents.greedy import policies  # noqa: E402
 from envolve.agents.peers import NORMALISED, normalises, plain  # noqa: E402
 from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
@@ -57,39 +55,9 @@ from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # n
 from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 
-PPO: dict[str, Any] = dict(
-    rollout_steps=2048,
-    minibatches=32,
-    ppo_epochs=10,
-    lr=3e-4,
-    vf_coef=0.5,
-    ent_coef=0.0,
-    advantage="gae",
-    norm_advantage=True,
-    max_grad_norm=0.5,
-    adam_eps=1e-5,
-    orthogonal_init=True,
-    squash=False,
-    action_std=1.0,
-    activation_fn="tanh",
-    hidden_size=64,
-    hidden_layer=2,
-)
-OFF: dict[str, Any] = dict(batch_size=256, tau=0.005, hidden_size=256, hidden_layer=2)
-TD3: dict[str, Any] = dict(**OFF, lr=1e-3, policy_delay=2, action_std=0.0)
-SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defaults -> our learner and its settings
-    "td3": ("td3", TD3),
-    "td3_noise": ("td3", {**TD3, "action_std": 0.1}),
-    "ddpg": ("td3", {**TD3, "policy_delay": 1, "twin": False, "policy_std": 0.0}),
-    "sac": ("sac", {**OFF, "lr": 3e-4, "alpha": 1.0}),
-    "ppo": ("ppo", PPO),
-    "ppo_fast": ("ppo", {**PPO, "lr": 1e-3}),
-    "ppo_example": ("ppo", {**PPO, "lr": 1e-3, "rollout_steps": 1024, "minibatches": 4, "ent_coef": 0.001}),
-}
 OWN = [*SETTINGS, *(f"{name}{NORMALISED}" for name in SETTINGS)]
 GREEDY = "greedy"  # no agent: the action that the world pays most for
 AGENTS = [*OWN, *library_agents.NAMES, GREEDY]
-FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
 TASK = "task"
 PLACES = (*FILES, TASK)
@@ -137,16 +105,8 @@ def cell(
         normalise = normalises(learner)
         if normalise and path is None:
             raise RunError(f"--learners {learner}: found {TASK}, expected worlds: there sb3_{learner} learns")
-        name, values = SETTINGS[plain(learner)]
-        own = {"train_steps": steps, "train_episodes": steps, "early_out_min_steps": steps + 1}
-        own["test_episodes"] = 1 if normalise else tests
-        if name == "ppo":
-            rollout = values["rollout_steps"]
-            own["train_steps"] = steps // rollout * rollout - rollout + 1
-        else:  # FIRST random actions, in episodes
-            own["init_episodes"] = FIRST if place != TASK else max(1, FIRST // task.max_steps)
-        hyper = LEARNERS[name].section(**{**values, **own})
-        assert isinstance(hyper, PPOSection) == (name == "ppo")
+        first = FIRST if place != TASK else max(1, FIRST // task.max_steps)
+        name, hyper = section_of(plain(learner), steps, first, 1 if normalise else tests)
         kind, flat = ("real", torch.zeros(1)) if path is None else ("se", read_world(path).flat)
         if share:
             flat = units.asking(task, section, flat, float(share))

@@ -6,13 +6,14 @@
     python3 benchmarks/worlds/hyperparameter_ranks.py --out DIR --table
 
 A world's score is Spearman's correlation, over 30 sets of hyperparameters, between what an agent with the set returns
-on the task after training in the world and what ten agents return after training on the task for 20 times the steps.
-The figure is the same correlation over 50 other sets, ten agents each, with 95 % bootstrap intervals over the sets.
+on the task after training in the world and what --agents agents return after training on the task for 20 times the
+steps. The figure is the same correlation over 50 other sets, as many agents each, with 95 % bootstrap intervals over
+the sets.
 
   evolved    the centre of the search
   first      the world that the search began with: random weights, or --begin
   short      no world: agents trained on the task for as many steps as in the world
-  again      no world: ten more agents trained on the task for the full steps: the highest that can be expected
+  again      no world: as many more agents trained on the task for the full steps: the highest that can be expected
   fit        no agents: least squares of what the 30 sets return on the task, by the logarithms of their learning rate,
              batch size and units, and by their layers
   FILE       a world of --worlds, as it is
@@ -56,7 +57,8 @@ from envolve.outer.search.strategy import make_strategy  # noqa: E402
 from envolve.outer.search.target import NetworkTarget, make_target  # noqa: E402
 
 VARY = VarySection(vary_hp=True, vary_layers=True, lr_factor=10.0, train_steps_factor=1.0)
-SETS, HELD_OUT, AGENTS = 30, 50, 10
+SETS, HELD_OUT = 30, 50
+AGENTS = 10  # with each set, unless --agents says otherwise
 LONGER = 20  # times the steps in the world that agents on the task have
 TESTS = 5  # greedy episodes of one agent
 TRUTH, SEARCH, JUDGE, AGAIN = 300, 301, 302, 303  # counters of member_seeds
@@ -67,12 +69,14 @@ NUMBERS = ("lr", "batch_size", "hidden_size", "hidden_layer")  # that VARY draws
 class Study:
     """One configuration: its task, 80 sets of hyperparameters, and what they are worth on the task."""
 
-    def __init__(self, data: dict[str, Any], out: Path, steps: int, begin: Path | None = None) -> None:
-        """data: the resolved configuration; steps: of an agent in the world; begin: the world that the search begins
-        with. Raises RunError."""
+    def __init__(
+        self, data: dict[str, Any], out: Path, steps: int, agents: int = AGENTS, begin: Path | None = None
+    ) -> None:
+        """data: the resolved configuration; steps: of an agent in the world; agents: with each set; begin: the world
+        that the search begins with. Raises RunError."""
         target = make_target(data)
         assert isinstance(target, NetworkTarget)
-        self.data, self.out, self.steps, self.target = data, out, steps, target
+        self.data, self.out, self.steps, self.agents, self.target = data, out, steps, agents, target
         self.seed, self.gtn = data["seed"], problem.gtn_section(data)
         self.digest = hashlib.sha256(json.dumps([data, steps], sort_keys=True).encode()).hexdigest()
         self.section = problem.env_section(data)
@@ -107,13 +111,18 @@ class Study:
         return np.where(np.isfinite(found), found, np.nanmin(found))
 
     def on_task(self, which: Sequence[int], steps: int, counter: int) -> np.ndarray:
-        """Mean of AGENTS agents with each set, trained on the task -> float64 [sets]."""
-        seeds = member_seeds(self.seed, RETEST, counter, len(which) * AGENTS).reshape(len(which), AGENTS)
-        return self.returns(which, "real", steps, torch.zeros(AGENTS, 1), seeds).mean(1)
+        """Mean of the agents with each set, trained on the task -> float64 [sets]."""
+        seeds = self.keys(counter, len(which))
+        return self.returns(which, "real", steps, torch.zeros(self.agents, 1), seeds).mean(1)
+
+    def keys(self, counter: int, sets: int) -> np.ndarray:
+        """Random seeds of the agents with each set, int64 [sets, agents]."""
+        return member_seeds(self.seed, RETEST, counter, sets * self.agents).reshape(sets, self.agents)
 
     def truth(self) -> np.ndarray:
         """What each set is worth on the task, float64 [80]."""
         path, wanted = self.out / "truth.json", {"configuration": self.digest, "steps": LONGER * self.steps}
+        wanted["agents"] = self.agents
         if not path.exists():
             began, before = time.process_time(), self.task_steps
             values = self.on_task(range(len(self.sets)), LONGER * self.steps, TRUTH + 1000)
@@ -124,8 +133,9 @@ class Study:
             }  # fmt: skip
             write_atomic(str(path), json.dumps(content).encode())
         found = json.loads(read_text(path))
+        found.setdefault("agents", AGENTS)  # of files before --agents
         if any(found.get(key) != value for key, value in wanted.items()):
-            raise RunError(f"{path}: found another configuration or other --steps; choose another --out")
+            raise RunError(f"{path}: found another configuration, other --steps or --agents; choose another --out")
         return np.array(found["returns"])
 
     def score(self, worlds: Tensor, generation: int, truth: np.ndarray) -> np.ndarray:
@@ -169,8 +179,8 @@ class Study:
         truth = whole[SETS:]
         began, self.task_steps = time.process_time(), 0
         if world is not None:
-            seeds = member_seeds(self.seed, RETEST, JUDGE, HELD_OUT * AGENTS).reshape(HELD_OUT, AGENTS)
-            found = self.returns(held, "se", self.steps, world.expand(AGENTS, -1), seeds).mean(1)
+            worlds = world.expand(self.agents, -1)
+            found = self.returns(held, "se", self.steps, worlds, self.keys(JUDGE, HELD_OUT)).mean(1)
         elif name == "fit":
             found = self.fitted(whole)
         else:
@@ -214,6 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("config", type=Path, nargs="?", help="a configuration of SEs or bandits")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, default=500, help="of an agent in the world (default: %(default)s)")
+    parser.add_argument("--agents", type=int, default=AGENTS, help="with each set (default: %(default)s)")
     parser.add_argument("--generations", type=int, default=60, help="(default: %(default)s)")
     parser.add_argument("--begin", type=Path, metavar="FILE", help="model.pt with which the search begins")
     parser.add_argument("--worlds", type=Path, nargs="+", default=[], metavar="FILE", help="no search: model.pt files")
@@ -222,11 +233,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.config is None and not args.table:
         parser.error("CONFIG: found none, expected a configuration of SEs or bandits")
-    cells.check_counts(parser, {"--steps": [args.steps], "--generations": [args.generations]}, 10**7)
+    cells.check_counts(
+        parser, {"--steps": [args.steps], "--agents": [args.agents], "--generations": [args.generations]}, 10**7
+    )
 
     def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
-        study = Study(load_config(args.config, args.set).data, args.out, args.steps, args.begin)
+        study = Study(load_config(args.config, args.set).data, args.out, args.steps, args.agents, args.begin)
         worlds = {str(path): read(path, study) for path in args.worlds}
         if not worlds:
             first = study.begin(int(member_seeds(study.seed, RETEST, TRUTH, 1)[0]))

@@ -9,7 +9,8 @@ Agents of Stable-Baselines3 are the reference. PPO, DQN and TD3 are written out 
 hyperparameters; their first agents, without any bug, must be Stable-Baselines3's equals. A bug is one wrong line. A
 detail is a choice that is no bug, such as how weights begin. A *check* compares five agents with the reference: "seen"
 means that the probability of shares as low as theirs (of a detail: as different) is less than 0.01, if the learners are
-the same. Agents without a bug, five at a time, count false alarms. Each finished agent is a line of cells.jsonl in
+the same. Agents without a bug, five at a time, count false alarms. This project's learners are compared with the
+reference, too (own_agents.py). Each finished agent is a line of cells.jsonl in
 --out; the same command goes on.
 """
 
@@ -22,6 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -32,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common.cells import Row, add_flags, check_counts, demand, finish, results, work  # noqa: E402
+from benchmarks.worlds.own_agents import agent_in  # noqa: E402
 from benchmarks.worlds.planted import dqn, ppo, td3  # noqa: E402
 from envolve.agents import peers  # noqa: E402
 from envolve.outer.checkpoint import locked  # noqa: E402
@@ -40,6 +43,8 @@ from envolve.worlds.shelf import open_world  # noqa: E402
 
 CLEAN = "none"
 LIBRARY = "library"
+OWN = "own"  # of this project
+SIZED = "library, two layers of 256"  # Stable-Baselines3's with the networks of this project's TD3 and DDPG
 DETAILS = {
     "weights begin as torch has them": {"orthogonal": False}, "Adam's eps of 1e-8": {"adam_eps": 1e-8},
     "advantages as they are": {"normalise": False}, "gradients as long as they are": {"max_grad": float("inf")},
@@ -51,32 +56,37 @@ AGENTS = 5  # of a check
 
 @dataclass(frozen=True)
 class Learner:
-    """A learner, its worlds and its steps. bugs: of the script in planted/; None: there is none."""
+    """A learner, its worlds and its steps. own: this project's, of ``own_agents.SETTINGS``; bugs: of the script in
+    planted/; None: there is none."""
 
     worlds: tuple[str, ...]
     steps: int
-    references: int  # agents of the library
+    references: int  # agents of the library, and of this project
+    own: str | None = None
+    sized: bool = False  # this project's has other networks: it is compared with SIZED
     bugs: dict[str, str] | None = None
     details: tuple[str, ...] = ()
 
 
 CARTPOLES = ("CartPole-v1-bandit", "CartPole-v1-bandit-2")
 LEARNERS = {
-    "ppo": Learner(CARTPOLES, 10_240, 20, ppo.BUGS, tuple(DETAILS)),
-    "ppo_continuous": Learner(("Swimmer-v5-bandit",), 10_240, 20),
+    "ppo": Learner(CARTPOLES, 10_240, 20, "ppo", bugs=ppo.BUGS, details=tuple(DETAILS)),
+    "ppo_continuous": Learner(("Swimmer-v5-bandit",), 10_240, 20, "ppo"),
     "a2c": Learner(CARTPOLES, 10_240, 20),
-    "dqn": Learner(CARTPOLES, 10_240, 20, dqn.BUGS),
-    "td3": Learner(("Pendulum-v1-bandit",), 2560, 10, td3.BUGS),
-    "sac": Learner(("Pendulum-v1-bandit",), 2560, 10),
-    "ddpg": Learner(("Pendulum-v1-bandit",), 2560, 10),
+    "dqn": Learner(CARTPOLES, 10_240, 20, bugs=dqn.BUGS),
+    "td3": Learner(("Pendulum-v1-bandit",), 2560, 10, "td3", True, td3.BUGS),
+    "sac": Learner(("Pendulum-v1-bandit",), 2560, 10, "sac"),
+    "ddpg": Learner(("Pendulum-v1-bandit",), 2560, 10, "ddpg", True),
 }
 
 
 def agent(learner: str, variant: str, world: str, seed: int) -> Act:
-    """Trains one agent. variant: LIBRARY, CLEAN, a bug or a detail."""
+    """Trains one agent. variant: LIBRARY, SIZED, OWN, CLEAN, a bug or a detail."""
     it, env_id = LEARNERS[learner], f"envolve/{world}"
-    if variant == LIBRARY:
-        return library_agent(learner, env_id, it.steps, seed)
+    if variant in (LIBRARY, SIZED):
+        return library_agent(learner, env_id, it.steps, seed, {"net_arch": [256, 256]} if variant == SIZED else None)
+    if variant == OWN and it.own is not None:
+        return agent_in(world, it.own, it.steps, seed)
     bug = variant if it.bugs and variant in it.bugs else CLEAN
     if learner == "ppo":
         settings = replace(ppo.Settings(), **DETAILS.get(variant, {}))
@@ -87,9 +97,10 @@ def agent(learner: str, variant: str, world: str, seed: int) -> Act:
     return lambda x: td3.of_space(output(actor, x), space)
 
 
-def library_agent(learner: str, env_id: str, steps: int, seed: int) -> Act:
-    algorithm = peers.algorithm(learner.split("_")[0])
-    model = algorithm("MlpPolicy", gymnasium.make(env_id), seed=seed, device="cpu").learn(steps)
+def library_agent(learner: str, env_id: str, steps: int, seed: int, policy: dict[str, Any] | None = None) -> Act:
+    """policy: arguments of its networks, other than the defaults."""
+    algorithm, env = peers.algorithm(learner.split("_")[0]), gymnasium.make(env_id)
+    model = algorithm("MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=policy).learn(steps)
     return lambda x: model.predict(x, deterministic=True)[0]
 
 
@@ -136,8 +147,10 @@ def by_world(rows: Sequence[Row], learner: str, variant: str) -> dict[str, tuple
     return {w: shares(rows, learner, variant, w) for w in LEARNERS[learner].worlds}
 
 
-def compared(rows: Sequence[Row], learner: str, own: Mapping[str, Sequence[float]]) -> LearnerCheck:
-    worlds = (WorldCheck(w, tuple(s), shares(rows, learner, LIBRARY, w)) for w, s in own.items() if s)
+def compared(
+    rows: Sequence[Row], learner: str, own: Mapping[str, Sequence[float]], beside: str = LIBRARY
+) -> LearnerCheck:
+    worlds = (WorldCheck(w, tuple(s), shares(rows, learner, beside, w)) for w, s in own.items() if s)
     return LearnerCheck(learner, LEARNERS[learner].steps, tuple(worlds))
 
 
@@ -145,11 +158,16 @@ def table(rows: Sequence[Row]) -> str:
     """Markdown, a table for each learner: its agents without a bug, then its bugs and details."""
     tables = []
     for learner, it in LEARNERS.items():
-        library, clean = by_world(rows, learner, LIBRARY), by_world(rows, learner, CLEAN)
+        library, sized, own, clean = (by_world(rows, learner, kind) for kind in (LIBRARY, SIZED, OWN, CLEAN))
         if not any(library.values()):
             continue
         head = ["`" + learner + "`", *it.worlds, "p, worse", "p, different", "seen"]
         lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head), line("Stable-Baselines3's", library, None)]
+        if any(sized.values()):
+            lines.append(line("the same, two layers of 256", sized, compared(rows, learner, sized), two_sided=True))
+        if any(own.values()):
+            beside = SIZED if it.sized else LIBRARY
+            lines.append(line("this project's", own, compared(rows, learner, own, beside), two_sided=True))
         if any(clean.values()):
             lines.append(line("the same, written out", clean, compared(rows, learner, clean)))
             for variant in (*(it.bugs or {}), *it.details):
@@ -202,6 +220,7 @@ def cells_of(only: Sequence[str], worlds: Sequence[str], clean: int, seeds: int)
     for learner in only:
         it = LEARNERS[learner]
         kinds = {LIBRARY: it.references}
+        kinds |= dict.fromkeys([SIZED] * it.sized + [OWN] * (it.own is not None), it.references)
         if it.bugs is not None:
             kinds |= {CLEAN: clean, **dict.fromkeys((*it.bugs, *it.details), seeds)}
         own = [w for w in it.worlds if w in worlds]
@@ -225,7 +244,7 @@ def main(argv: list[str] | None = None) -> int:
     def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         wanted = cells_of(args.only, args.worlds, args.clean, args.seeds)
-        names = {variant.replace(" ", "_"): variant for _, variant, _, _ in wanted}
+        names = {variant.replace(" ", "_"): variant for _, variant, _, _ in wanted}  # of cells: without spaces
         cells = [(k, variant.replace(" ", "_"), world, seed) for k, variant, world, seed in wanted]
         with locked(args.out):
             demand(args.out, trains)

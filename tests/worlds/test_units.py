@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks.worlds import continuous_control, continuous_figure, units
+from benchmarks.worlds.own_agents import section_of
 from envolve.agents.common.result import TrainResult
 from envolve.agents.train import train
 from envolve.envs.task import make_task
@@ -37,8 +38,7 @@ def test_policies_are_tested_as_those_that_train() -> None:
     """With units of mean 0 and deviation 1 the returns are those of ``train``."""
     found = read_world(str(WORLD))
     task, section = make_task(found.env_name, 20), problem.env_section(found.config)
-    name, values = continuous_control.SETTINGS["ppo"]
-    learner = continuous_control.LEARNERS[name].section(**{**values, "train_steps": 1, "test_episodes": 3})
+    name, learner = section_of("ppo", 2048, 0, 3)
     keys = np.array([3, 4], dtype=np.int64)
     result = train(name, learner, None, task, "se", section, found.flat.repeat(2, 1), keys)
     same = Units(torch.zeros(task.observation_size), torch.ones(task.observation_size))
