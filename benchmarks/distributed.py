@@ -186,7 +186,12 @@ def on_ray(name: str, iterations: int) -> dict[str, float]:
             meter = Meter(lambda: cpu_of([pid for pid in family(os.getpid()) if is_program(pid)]))
             others = Meter(lambda: cpu_of([p for p in family(os.getpid()) if p != os.getpid() and not is_program(p)]))
             mark = meter.mark
-            meter.mark = lambda *counts: (mark(*counts), others.mark(*counts))  # type: ignore[method-assign]
+
+            def both(steps: int, updates: int) -> None:
+                mark(steps, updates)
+                others.mark(steps, updates)
+
+            meter.mark = both  # type: ignore[method-assign]
             if wrong := run.to_its_end(Watch(meter, lambda: hub, iterations)):
                 raise SystemExit(f"{name}: {wrong}")
     return {**meter.result(), "CPU ms of Ray itself": others.result()["CPU ms per gradient step"]}
@@ -214,7 +219,7 @@ def ours(name: str, iterations: int) -> dict[str, float]:
                     meter.mark(program.hub.progress().steps, program.learner.updates)
                 return done
 
-            LearnerProgram.learn = watched  # type: ignore[method-assign]
+            LearnerProgram.learn = watched  # type: ignore[assignment, method-assign]
             train_distributed.embedded(params, settings, folder)
             return meter.result()
         supervisor = Supervisor(roles_of(folder, collectors, deal(collectors)), folder / "logs")

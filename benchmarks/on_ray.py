@@ -200,7 +200,7 @@ def floor(config: dict[str, Any], count: int = 300) -> float:
     either; best of five."""
     (chunk,) = chunks_of(1, 0, config, False)
     sent = pack_pair(chunk_sent(chunk, "0" * 32, config))
-    answered = pack_pair(result_content(result_of(chunk, sent[2], scaling.answer(chunk))))
+    answered = pack_pair(result_content(result_of(chunk, sent[2], scaling.answer(chunk))))[:2]
     found = []
     with tempfile.TemporaryDirectory(dir=SHARED) as folder:
         paths = [[f"{folder}/{i}_{kind}.pt" for kind in ("input", "input_check")] for i in range(count)]
@@ -212,7 +212,7 @@ def floor(config: dict[str, Any], count: int = 300) -> float:
             began = time.process_time()
             for names, theirs in zip(paths, results):
                 hashlib.sha256(sent[0]), zlib.crc32(b"".join([sent[0]]))
-                for name, data in zip(names, sent):
+                for name, data in zip(names, sent[:2]):
                     _put(name, data)
                 read = [_take(name) for name in reversed(theirs)]
                 hashlib.sha256(read[1]), zlib.crc32(read[1])
@@ -248,7 +248,7 @@ def main() -> int:
         parser.error(f"--slots and half of --node-slots: expected at least {MANY}: nodes of fewer have no foreman")
     torch.set_num_threads(1)
     config = load_config(str(ROOT / scaling.CONFIG)).data
-    rows = []
+    rows: list[dict[str, Any]] = []
     with contextlib.nullcontext() if args.no_ray else connected(None, 2):
         for name, engine in (("ray", partial(on_ray, each=args.node_slots)), ("files", on_files)):
             if args.no_files if name == "files" else args.no_ray:
@@ -256,7 +256,7 @@ def main() -> int:
             sizes = [(0, False), *((slots, drawn) for slots in args.slots for drawn in (False, True))]
             for slots, drawn in sizes if name == "ray" else [size for size in sizes if not size[1]]:
                 with engine(slots) as e:
-                    row = measure(e, slots or 16, 3 if slots else args.generations, config, drawn)
+                    row: dict[str, Any] = dict(measure(e, slots or 16, 3 if slots else args.generations, config, drawn))
                 row |= {"engine": name, "slots": slots, "drawn": drawn, "load": os.getloadavg()[0]}
                 rows.append(row)
                 what = f"{slots} chunks of 1 s" if slots else "16 instant chunks"

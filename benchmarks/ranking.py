@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import Dict, List
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from envolve.core.statistics import spearman  # noqa: E402
+
 REWARDS = [
     "reward_backward", "reward_backward_capped", "reward_gymnasium", "reward_survival", "reward_velocity",
     "reward_velocity_and_survival", "reward_velocity_capped", "reward_velocity_sparse",
@@ -38,16 +42,6 @@ def scores(args: argparse.Namespace, names: List[str], seed: int) -> Dict[str, f
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.DEVNULL)
         return {c["name"]: c["score"] for c in json.loads(out.read_text())["candidates"]}
-
-
-def spearman(a: List[float], b: List[float]) -> float:
-    """Correlation of the ranks; equal scores share their mean rank."""
-    import numpy as np
-
-    ranks = []
-    for values in (np.array(a), np.array(b)):
-        ranks.append(np.array([((values < v).sum() + (values <= v).sum() - 1) / 2 for v in values]))
-    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def main() -> None:

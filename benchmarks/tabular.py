@@ -24,7 +24,10 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +61,7 @@ def train(backend: str, algorithm: str, members: int, episodes: int) -> int:
     result = train_tabular(
         algorithm,
         draw(section, keys),
-        tuple(t[None] for t in TABLES),
+        (TABLES[0][None], TABLES[1][None], TABLES[2][None]),
         (*TABLES, TASK.start_state),
         "real",
         TASK.max_steps,
@@ -114,12 +117,14 @@ def main() -> None:
     started = time.perf_counter()
     for name in ALGORITHMS:
         train("compiled", name, 1, 1)
-    figures = {"compile_or_load_s": time.perf_counter() - started}
-    cases = {f"compiled.{name}": (256, lambda name=name: train("compiled", name, 256, 1000)) for name in ALGORITHMS}
-    cases["torch.ql"] = 4096, lambda: train("torch", "ql", 4096, 15)
-    cases["torch.sarsa"] = 4096, lambda: train("torch", "sarsa", 4096, 15)
-    cases["numpy.ql"] = 4096, lambda: vectorised(4096, 1000)
-    cases["plain.ql"] = 1, lambda: plain(5000)
+    figures: dict[str, Any] = {"compile_or_load_s": time.perf_counter() - started}
+    cases: dict[str, tuple[int, Callable[[], int]]] = {
+        f"compiled.{name}": (256, partial(train, "compiled", name, 256, 1000)) for name in ALGORITHMS
+    }
+    cases["torch.ql"] = 4096, partial(train, "torch", "ql", 4096, 15)
+    cases["torch.sarsa"] = 4096, partial(train, "torch", "sarsa", 4096, 15)
+    cases["numpy.ql"] = 4096, partial(vectorised, 4096, 1000)
+    cases["plain.ql"] = 1, partial(plain, 5000)
     print(f"compile or load the kernels: {figures['compile_or_load_s']:.2f} s")
     print(f"{'':16}{'members':>8} {'member-steps/s per core':>24}")
     for name, (members, run) in cases.items():

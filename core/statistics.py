@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, List
 
@@ -58,6 +58,7 @@ _PART = {MEAN: (0.0, 1.0), IQM: (0.25, 0.75)}  # of the quantiles
 _DRAWS, _LEAST_DRAWS, _CHUNK = 10_000, 1_000, 1_000_000  # shares drawn; numbers held at once: 8 MB
 FEW = 5  # with fewer values there is next to nothing to know a spread from
 _DIGITS = 12  # to which values are equal
+_RESAMPLES = 2000  # of pairs
 
 
 @dataclass
@@ -264,3 +265,41 @@ def summary(
 
 def _plain(pair: tuple[float, float]) -> list[float] | None:
     return None if math.isnan(pair[0]) else list(pair)
+
+
+# --------------------------------------------------------------------------------------------------------- correlations
+
+
+def ranks(x: ArrayLike) -> NDArray[np.float64]:
+    """Ranks [n] of values [n], from 1; equal values share their mean rank."""
+    _, which, counts = np.unique(np.asarray(x, np.float64), return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[which])
+
+
+def pearson(x: ArrayLike, y: ArrayLike) -> float:
+    """Pearson's correlation of pairs [n]; NaN where one of them does not vary."""
+    a, b = (v - v.mean() for v in (np.asarray(x, np.float64), np.asarray(y, np.float64)))
+    norm = np.sqrt((a * a).sum() * (b * b).sum())
+    return float((a * b).sum() / norm) if norm > 0 else float("nan")
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Pearson's correlation of the ranks."""
+    return pearson(ranks(x), ranks(y))
+
+
+def kendall(x: ArrayLike, y: ArrayLike) -> float:
+    """Kendall's tau-b: pairs in the same order minus pairs in another, over the square root of those not tied in x
+    times those not tied in y."""
+    i, j = np.triu_indices(len(np.asarray(x)), 1)
+    a, b = (np.sign(np.asarray(v, np.float64)[i] - np.asarray(v, np.float64)[j]) for v in (x, y))
+    norm = np.sqrt((a * a).sum() * (b * b).sum())
+    return float((a * b).sum() / norm) if norm > 0 else float("nan")
+
+
+def pairs_interval(statistic: Callable[..., float], x: NDArray[Any], y: NDArray[Any]) -> tuple[float, float]:
+    """95 % percentile bootstrap of a correlation over the pairs [n]. A resample in which nothing varies says nothing
+    and counts as 0."""
+    draws = np.random.default_rng(0).integers(len(x), size=(_RESAMPLES, len(x)))
+    low, high = np.quantile(np.nan_to_num([statistic(x[row], y[row]) for row in draws]), [0.025, 0.975])
+    return float(low), float(high)

@@ -27,6 +27,7 @@ class ExpectedSARSA(DDQN):
     """The target is the mean of Q over an epsilon-greedy policy: y = r + gamma (1 - d) E_a' Q_target(s', a')."""
 
     section_class = ExpectedSARSASection
+    section: ExpectedSARSASection
 
     def gradient(self, batch: Tensor, weight: Tensor) -> Tensor:
         r, eps = self.rows, self.section.target_eps

@@ -9,6 +9,7 @@ Every episode in the world is one step, so an advantage is the reward minus its 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -48,9 +49,10 @@ def train(world: str, steps: int, seed: int, normalised: bool = False) -> Agent:
     """Trains an agent in the world alone. normalised: it sees observations in units of their spread in the world."""
     torch.manual_seed(seed)
     envs = gymnasium.make_vec(world, num_envs=NUM_ENVS, autoreset_mode="SameStep", normalised=normalised)
-    space = envs.single_action_space
+    space: Any = envs.single_action_space
     discrete = isinstance(space, Discrete)
-    agent = Agent(envs.single_observation_space.shape[0], int(space.n) if discrete else space.shape[0], discrete)
+    features = int(np.prod(envs.single_observation_space.shape or ()))
+    agent = Agent(features, int(space.n) if discrete else space.shape[0], discrete)
     optimizer = torch.optim.Adam(agent.parameters(), lr=LR, eps=1e-5)
     observation, _ = envs.reset(seed=seed)
     for _ in range(steps // (NUM_ENVS * ROLLOUT)):
@@ -91,7 +93,7 @@ def test(agent: Agent, world: str, episodes: int, normalised: bool = False) -> f
         while not over:
             with torch.no_grad():
                 out = agent.actor(torch.as_tensor(observation, dtype=torch.float32))
-            space = env.action_space
+            space: Any = env.action_space
             action = int(out.argmax()) if agent.discrete else out.numpy().clip(space.low, space.high)
             observation, reward, terminated, truncated, _ = env.step(action)
             total, over = total + float(reward), terminated or truncated

@@ -41,8 +41,8 @@ Round = Tuple[np.ndarray, int, float]  # return of each episode, steps, CPU seco
 def plain(task: OutsideTask, envs: List[Any], seeds: np.ndarray, actions: np.ndarray) -> Round:
     """Every environment in turn, by itself. actions: what learners choose, [LIMIT, P N, ...]."""
     returns, steps = np.zeros(len(envs)), 0
-    own = task.actions.of_index if task.actions.n else task.actions.of_numbers
-    converted = [[own(a if not task.actions.n else int(a)) for a in row] for row in actions]
+    of = task.actions
+    converted = [[of.of_index(int(a)) if of.n else of.of_numbers(a) for a in row] for row in actions]
     began = time.process_time()
     for env, seed in zip(envs, seeds):
         env.reset(seed=int(seed))

@@ -57,7 +57,8 @@ class Critics(nn.Module):
 
 def script(s: Setting) -> Callable[[int], None]:
     (F, A), h, discrete = s.sizes, s.learner, s.agent == "td3_discrete"
-    actor, critics = (DiscreteActor(s) if discrete else Actor(s)), Critics(s)
+    actor: Actor | DiscreteActor = DiscreteActor(s) if discrete else Actor(s)
+    critics = Critics(s)
     target_actor, target_critics = copy.deepcopy(actor), copy.deepcopy(critics)
     actor_optimizer = torch.optim.Adam(actor.parameters(), lr=h["lr"])
     critic_optimizer = torch.optim.Adam(critics.parameters(), lr=h["lr"])
@@ -97,9 +98,9 @@ def script(s: Setting) -> Callable[[int], None]:
                 actor_optimizer.step()
                 soft_update(actor, target_actor, h["tau"])
                 soft_update(critics, target_critics, h["tau"])
-            if discrete:
-                actor.cool()
-                target_actor.cool()
+            for net in (actor, target_actor):
+                if isinstance(net, DiscreteActor):
+                    net.cool()
 
     return train
 

@@ -174,13 +174,13 @@ def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], f
         search = Islands(brief, SAMPLES, [NAME], seed, islands=2)
     else:
         search = Elites(brief, SAMPLES, [NAME], seed)
-    s = Settings(max(1, size.budget // SAMPLES), size.training(task), seed, novelty=2.0, finalists=1, retest=1)
+    s = Settings(
+        max(1, size.budget // SAMPLES), size.training(task), seed, novelty=2.0, finalists=0
+    )  # the cell has a test of its own
     backends = {} if arm in GENETIC else {NAME: Pool(entries, seed)}
     vetter: Any = None if arm in GENETIC else PoolVetter(entries)
     with locked(folder), Chat(backends, folder / "calls.jsonl", parallel=1) as chat:
-        evolution = Evolution(s, folder, search, chat, vetter, Quiet())
-        evolution._test = lambda entries: ([], None, [])  # type: ignore[method-assign]  the cell has its own
-        result = evolution.run()
+        result = Evolution(s, folder, search, chat, vetter, Quiet()).run()
     best = search.best()
     if best is None or best.graph_file is None:
         raise ValueError(f"{task}, {arm}, seed {seed}: nothing that the search tried has a score")
@@ -257,11 +257,11 @@ def _together(rows: list[Row]) -> list[str]:
     ends = {}
     for task in dict.fromkeys(r["task"] for r in rows):
         low, high = (
-            np.mean([s for (t, a, _), s in found.items() if (t, a) == (task, arm)] or [math.nan])
+            float(np.mean([s for (t, a, _), s in found.items() if (t, a) == (task, arm)] or [math.nan]))
             for arm in ("constant", "human")
         )
         if high > low:  # of Cartpole they are equal
-            ends[task] = float(low), float(high)
+            ends[task] = low, high
     found = {key: score for key, score in found.items() if key[0] in ends}
     lines = [
         f"| over {', '.join(ends) or 'no task'} | level | " + " | ".join(f"above {o}" for o in BESIDE) + " | CPU-s |",
@@ -279,7 +279,7 @@ def _together(rows: list[Row]) -> list[str]:
             told = f"{wins} of {len(pairs)}" + (f", {equal} equal" if equal else "")
             counts.append("-" if arm == other or not pairs else told)
         if levels:
-            spent = np.mean([r["cpu_seconds"] for r in rows if r["arm"] == arm and r["task"] in ends])
+            spent = float(np.mean([r["cpu_seconds"] for r in rows if r["arm"] == arm and r["task"] in ends]))
             lines.append(f"| {arm} | {_with_interval(levels)} | {' | '.join(counts)} | {spent:.0f} |")
     return lines
 
@@ -337,7 +337,7 @@ def main(argv: list[str] | None = None) -> int:
         demand(args.out, lambda row: dataclasses.asdict(size))
         # all arms of a seed first: a part of the study is a smaller study
         cells = ((t, a, s) for s, t, a in itertools.product(range(args.seeds), args.tasks, args.arms))
-        work(args.out, cells, lambda *parts: cell(*parts, size, args.out), shown)
+        work(args.out, cells, lambda task, arm, seed: cell(task, arm, seed, size, args.out), shown)
 
     if args.estimate:
         return finish("study", args, lambda: None, lambda: estimate(args.tasks, args.arms, args.seeds, size))

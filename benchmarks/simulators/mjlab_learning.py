@@ -80,7 +80,7 @@ def theirs(task: str, seed: int, N: int, iterations: int) -> tuple[np.ndarray, f
             paid.append(float(out[1].mean()) / env.step_dt)
             return out
 
-        env.step = recorded  # type: ignore[method-assign]
+        env.step = recorded
         wrapped = RslRlVecEnvWrapper(env)
         runner = MjlabOnPolicyRunner(wrapped, agent, None, "cpu")
         runner.learn(num_learning_iterations=iterations, init_at_random_ep_len=True)

@@ -99,9 +99,9 @@ def picture(data: dict[str, list[cells.Row]]) -> bytes:
             color = COLOURS[i]
             curve = on_task(rows, learner)
             if curve:
-                steps, mean, low, high = (np.array(x) for x in zip(*curve))
-                ax.plot(steps, mean, "o-", color=color, markersize=3.5, linewidth=1.4, label=words)
-                ax.fill_between(steps, low, high, color=color, alpha=0.12, linewidth=0)
+                at, means, lows, highs = (np.array(x) for x in zip(*curve))
+                ax.plot(at, means, "o-", color=color, markersize=3.5, linewidth=1.4, label=words)
+                ax.fill_between(at, lows, highs, color=color, alpha=0.12, linewidth=0)
             world = in_worlds(rows, learner)
             if world:
                 steps, mean, low, high = world

@@ -153,8 +153,8 @@ def cell(out: Path, name: str, arm: str, budget: int, seed: int, steps: int) -> 
     row: dict[str, Any] = {"task": name, "arm": arm, "budget": budget, "seed": seed, "steps": steps}
     if arm == "direct":
         found = evolve_policy(make_task(name), budget, seed)
-        returns = play(make_task(name), found.policy, np.array([seed + 1]), EPISODES).returns
-        return {**row, "real_steps": found.steps, "returns": {"policy": float(returns.mean())}}
+        played = play(make_task(name), found.policy, np.array([seed + 1]), EPISODES)
+        return {**row, "real_steps": found.steps, "returns": {"policy": float(played.returns.mean())}}
     config = configuration(name, arm, seed, budget)
     if arm in ("distilled", "learner"):
         world, experts, spent = distil(config, seed)

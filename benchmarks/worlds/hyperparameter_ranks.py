@@ -14,12 +14,12 @@ the sets.
   first      the world that the search began with: random weights, or --begin
   short      no world: agents trained on the task for as many steps as in the world
   again      no world: as many more agents trained on the task for the full steps: the highest that can be expected
-  fit        no agents: least squares of what the 30 sets return on the task, by the logarithms of their learning rate,
-             batch size and units, and by their layers
+  fit        no agents: least squares of what the 30 sets return on the task, by the logarithms of their numbers (of
+             layers: the number)
   FILE       a world of --worlds, as it is
 
 All agents are judged by greedy episodes on the task; steps of these are counted, too. CONFIG is one of SEs or bandits;
-its learner varies as VARY says. A stopped command goes on with the next generation or row.
+its learner varies as VARY says, PPO as ppo_set says. A stopped command goes on with the next generation or row.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.hyper import draw  # noqa: E402
-from envolve.agents.common.sections import LearnerSection, VarySection  # noqa: E402
+from envolve.agents.common.sections import LearnerSection, PPOSection, VarySection  # noqa: E402
 from envolve.agents.train import Hardware, train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
+from envolve.core.statistics import pairs_interval, spearman  # noqa: E402
 from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.file import WorldFileError, read_world, write_atomic  # noqa: E402
-from envolve.experiments.paper.correlation import interval, spearman  # noqa: E402
 from envolve.outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import load_config  # noqa: E402
@@ -64,6 +64,7 @@ TESTS = 5  # greedy episodes of one agent
 TRUTH, SEARCH, JUDGE, AGAIN = 300, 301, 302, 303  # counters of member_seeds
 ROWS = ("evolved", "first", "short", "fit", "again")
 NUMBERS = ("lr", "batch_size", "hidden_size", "hidden_layer")  # that VARY draws
+OF_PPO = ("lr", "ppo_epochs", "minibatches", "eps_clip", "hidden_size", "hidden_layer")
 
 
 class Study:
@@ -84,6 +85,9 @@ class Study:
         base = dataclasses.replace(base, train_episodes=10**6, test_episodes=TESTS)
         keys = member_seeds(self.seed, RETEST, TRUTH, SETS + HELD_OUT)
         self.sets = [draw(base, keys[i : i + 1], VARY).member(0) for i in range(len(keys))]
+        if isinstance(base, PPOSection):
+            self.sets = [ppo_set(own, int(key)) for own, key in zip(self.sets, keys) if isinstance(own, PPOSection)]
+        self.numbers = OF_PPO if isinstance(base, PPOSection) else NUMBERS
         self.task_steps = 0  # on the task, tests included
         self.search_digest = self.digest
         self.began: Tensor | None = None
@@ -129,7 +133,7 @@ class Study:
             content = {
                 **wanted, "returns": values.tolist(), "task_steps": self.task_steps - before,
                 "cpu_seconds": time.process_time() - began,
-                "sets": [{k: getattr(s, k) for k in NUMBERS} for s in self.sets],
+                "sets": [{k: getattr(s, k) for k in self.numbers} for s in self.sets],
             }  # fmt: skip
             write_atomic(str(path), json.dumps(content).encode())
         found = json.loads(read_text(path))
@@ -168,7 +172,7 @@ class Study:
 
     def fitted(self, truth: np.ndarray) -> np.ndarray:
         """Returns of the held-out sets as the others foretell them, float64 [50]. truth: float64 [80]."""
-        *numbers, layers = np.array([[getattr(s, k) for k in NUMBERS] for s in self.sets]).T  # layers may be 0
+        *numbers, layers = np.array([[getattr(s, k) for k in self.numbers] for s in self.sets]).T  # layers may be 0
         inputs = np.column_stack((np.log(numbers).T, layers, np.ones(len(self.sets))))
         weights = np.linalg.lstsq(inputs[:SETS], truth[:SETS], rcond=None)[0]
         return np.asarray(inputs[SETS:] @ weights)
@@ -186,12 +190,22 @@ class Study:
         else:
             short = name == "short"
             found = self.on_task(held, self.steps * (1 if short else LONGER), JUDGE if short else AGAIN)
-        low, high = interval(spearman, found, truth)
+        low, high = pairs_interval(spearman, found, truth)
         return {
             "row": name, "spearman": spearman(found, truth), "low": low, "high": high, "returns": found.tolist(),
             "steps": self.steps * {"again": LONGER, "fit": 0}.get(name, 1), "task_steps": self.task_steps,
             "cpu_seconds": time.process_time() - began,
         }  # fmt: skip
+
+
+def ppo_set(section: PPOSection, key: int) -> PPOSection:
+    """The section with other numbers that only PPO has: epochs log-uniform in [3, 30], minibatches of a rollout 8, 16,
+    ..., 128, and the bound of the policy's ratio log-uniform in [0.1, 0.4]. key: the set's random seed."""
+    rng = np.random.default_rng(key)
+    epochs, clip = (float(np.exp(rng.uniform(*np.log(ends)))) for ends in ((3, 30), (0.1, 0.4)))
+    return dataclasses.replace(
+        section, ppo_epochs=round(epochs), minibatches=2 ** int(rng.integers(3, 8)), eps_clip=clip
+    )
 
 
 def read(path: Path, study: Study) -> Tensor:

@@ -28,6 +28,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ CLEAN = "none"
 LIBRARY = "library"
 OWN = "own"  # of this project
 SIZED = "library, two layers of 256"  # Stable-Baselines3's with the networks of this project's TD3 and DDPG
-DETAILS = {
+DETAILS: dict[str, dict[str, Any]] = {
     "weights begin as torch has them": {"orthogonal": False}, "Adam's eps of 1e-8": {"adam_eps": 1e-8},
     "advantages as they are": {"normalise": False}, "gradients as long as they are": {"max_grad": float("inf")},
     "learning rate that falls": {"anneal": True}, "ReLU": {"activation": nn.ReLU}, "half of the epochs": {"epochs": 5},
@@ -94,6 +95,7 @@ def agent(learner: str, variant: str, world: str, seed: int) -> Act:
     if learner == "dqn":
         return greedy(dqn.train(env_id, it.steps, seed, bug))
     actor, space = td3.train(env_id, it.steps, seed, bug), open_world(world).action.space
+    assert isinstance(space, Box)
     return lambda x: td3.of_space(output(actor, x), space)
 
 

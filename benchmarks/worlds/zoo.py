@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -136,9 +137,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             "same": stepper(ZooVectorEnv(world, args.envs, AutoresetMode.SAME_STEP), 1.0),
             "next": stepper(ZooVectorEnv(world, args.envs), 0.5),
             "torch": torch_stepper(world, args.envs),
-            "sync": stepper(SyncVectorEnv([lambda w=world: ZooEnv(w)] * args.envs), 0.5),
+            "sync": stepper(SyncVectorEnv([partial(ZooEnv, world)] * args.envs), 0.5),
         }
-        rates = {k: [] for k in peers}
+        rates: dict[str, list[float]] = {k: [] for k in peers}
         for _ in range(ROUNDS):
             for key, step in peers.items():
                 rates[key].append(rate(step, args.seconds))

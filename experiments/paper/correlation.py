@@ -16,14 +16,13 @@ if __name__ == "__main__":
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import tyro
-from numpy.typing import ArrayLike, NDArray
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.sections import VarySection
+from envolve.core.statistics import kendall, pairs_interval, pearson, spearman
 from envolve.envs.task import NEVER_SOLVED
 from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
@@ -70,41 +69,7 @@ class Args(CompareArgs):
     evolved: tyro.conf.Suppress[list[str]] = field(default_factory=lambda: [*EVOLVED])
 
 
-def ranks(x: ArrayLike) -> NDArray[np.float64]:
-    """Ranks from 1; equal values share their mean rank."""
-    values = np.asarray(x, np.float64)
-    below = (values[None] < values[:, None]).sum(1)
-    return below + (1 + (values[None] == values[:, None]).sum(1)) / 2
-
-
-def pearson(x: ArrayLike, y: ArrayLike) -> float:
-    """NaN where one of them does not vary."""
-    a, b = (v - v.mean() for v in (np.asarray(x, np.float64), np.asarray(y, np.float64)))
-    norm = np.sqrt((a * a).sum() * (b * b).sum())
-    return float((a * b).sum() / norm) if norm > 0 else float("nan")
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    return pearson(ranks(x), ranks(y))
-
-
-def kendall(x: ArrayLike, y: ArrayLike) -> float:
-    """tau-b: pairs in the same order minus pairs in another, sqrt of those not tied in x times those not tied in y."""
-    i, j = np.triu_indices(len(np.asarray(x)), 1)
-    a, b = (np.sign(np.asarray(v, np.float64)[i] - np.asarray(v, np.float64)[j]) for v in (x, y))
-    norm = np.sqrt((a * a).sum() * (b * b).sum())
-    return float((a * b).sum() / norm) if norm > 0 else float("nan")
-
-
-SAMPLES = 2000  # of the bootstrap over pairs
 STATISTICS = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
-
-
-def interval(statistic: Any, x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """95 % bootstrap over the pairs; a resample in which nothing varies says nothing and counts as 0."""
-    draws = np.random.default_rng(0).integers(len(x), size=(SAMPLES, len(x)))
-    low, high = np.quantile(np.nan_to_num([statistic(x[row], y[row]) for row in draws]), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def work(args: Args) -> int:
@@ -162,7 +127,7 @@ def work(args: Args) -> int:
     x, y = (np.nanmean(np.reshape(series[where]["return"], (n_sets, n_agents)), 1) for where in ("se", "real"))
     series["correlation"] = {}
     for name, statistic in STATISTICS.items():
-        low, high = interval(statistic, x, y)
+        low, high = pairs_interval(statistic, x, y)
         series["correlation"][name] = [statistic(x, y), low, high]
         print(f"{name:9} {statistic(x, y):6.2f}  [{low:.2f}, {high:.2f}]")
     drawn = ("lr", "batch_size", "hidden_size", "hidden_layer")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from envolve.core.statistics import spearman
 from envolve.outer.hpo.trial import ConfigID, Record
 
 
@@ -74,20 +75,6 @@ def agreements(records: Sequence[Record]) -> list[Agreement]:
     out = []
     for low, high in zip(budgets, budgets[1:]):
         both = [(loss[c, low], x) for (c, b), x in loss.items() if b == high and (c, low) in loss]
-        out.append(Agreement(low, high, len(both), _spearman(both) if len(both) >= Agreement.LEAST else math.nan))
+        rho = spearman(*zip(*both)) if len(both) >= Agreement.LEAST else math.nan
+        out.append(Agreement(low, high, len(both), rho))
     return out
-
-
-def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Pearson's correlation of the ranks; equal values share their mean rank."""
-    x, y = (_ranks(np.array(column)) for column in zip(*pairs))
-    x, y = x - x.mean(), y - y.mean()
-    size = math.sqrt(float(x @ x) * float(y @ y))
-    return float(x @ y) / size if size > 0 else math.nan
-
-
-def _ranks(x: np.ndarray) -> np.ndarray:
-    """Ranks [N] of values [N], from 0."""
-    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts + 1) / 2)[inverse]
