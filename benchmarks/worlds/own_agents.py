@@ -76,17 +76,24 @@ def agent_in(world: str, learner: str, steps: int, seed: int) -> Callable[[np.nd
     ``SETTINGS``."""
     known = open_world(world).task
     task = make_task(TASKS.get(known, known), None, NEVER_SOLVED)
+    largest = task.max_action
+    vars(task)["max_action"] = 1.0  # agents learn of shares of it, as Stable-Baselines3's do
     name, hyper = section_of(learner, steps, FIRST, 1)
     section, flat = bandit_of(world, task)
     keys = np.array([seed], dtype=np.int64)
     result = train(name, hyper, None, task, "se", section, flat[None], keys)
     (policy,) = policies(name, of_one_step_episodes(hyper, None), None, task, result.weights, keys)
-    return lambda x: policy(torch.as_tensor(x, dtype=torch.float32).reshape(1, 1, -1))[0, 0].numpy()
+
+    def act(x: np.ndarray) -> np.ndarray:
+        action = policy(torch.as_tensor(x, dtype=torch.float32).reshape(1, 1, -1))[0, 0].numpy()
+        return action * largest if task.action_size else action
+
+    return act
 
 
 def bandit_of(world: str, task: Task) -> tuple[EnvSection, torch.Tensor]:
-    """A world of the zoo as this project's learners take it: its section and its numbers, float32 [D]. It is observed
-    in the task's own units."""
+    """A world of the zoo as this project's learners take it: its section and its numbers, float32 [D]. Observations
+    have the task's units, actions are shares of the largest."""
     zoo = open_world(world)
     tensors, _ = read_tensors(path_of(world))
     mean, scale = (torch.from_numpy(tensors.pop(f"observation_{name}").copy()) for name in ("mean", "scale"))
@@ -98,6 +105,4 @@ def bandit_of(world: str, task: Task) -> tuple[EnvSection, torch.Tensor]:
         activation_fn=zoo.bandit.reward_net.activation,
     )
     state = {name: torch.from_numpy(values.copy()) for name, values in tensors.items()}
-    if task.action_size:  # the zoo's actions are shares of the largest
-        state["env.reward_net.0.weight"][:, : task.action_size] /= task.max_action
     return section, observed(task, section, flat_from_state_dict("se", task, section, state), mean, scale)

@@ -27,7 +27,7 @@ def test_contexts_and_rewards_are_those_of_the_zoo(name: str) -> None:
 
     if task.action_size:
         shares = rng.uniform(-1, 1, (64, task.action_size)).astype(np.float32)
-        action, code = torch.from_numpy(shares * task.max_action), shares
+        action, code = torch.from_numpy(shares), shares
     else:
         code = rng.integers(task.num_actions, size=64)
         action = torch.from_numpy(code)
