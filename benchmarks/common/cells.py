@@ -22,7 +22,7 @@ from rich.console import Console
 
 from envolve.core.files import read_text
 from envolve.outer.checkpoint import RunError, locked
-from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, load_config, store_config
+from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, environment_info, load_config, store_config
 from envolve.outer.evaluate.networks import evaluate
 from envolve.outer.exchange.in_process import InProcess
 from envolve.outer.reporting.report import LiveTable
@@ -89,10 +89,11 @@ def work(
     agents: Callable[..., int] | None = None,
 ) -> None:
     """Runs the cells that are missing. cells: their names, in order; run: takes the parts of a name, gives a row, to
-    which ``cpu_seconds`` is added; shown: what is said of a row; agents: takes the parts, says how many ``returns`` a
-    row must have. One with fewer is run again, with its returns as a last argument, and the new row replaces it.
-    Several processes may share ``out`` if they have different cells."""
+    which ``cpu_seconds`` and this project's ``commit`` are added; shown: what is said of a row; agents: takes the
+    parts, says how many ``returns`` a row must have. One with fewer is run again, with its returns as a last argument,
+    and the new row replaces it. Several processes may share ``out`` if they have different cells."""
     out.mkdir(parents=True, exist_ok=True)
+    commit = environment_info()["git"]
     for parts in cells:
         name = "-".join(map(str, parts))
         old = _rows(out).get(name)
@@ -102,6 +103,7 @@ def work(
         row = run(*parts) if old is None else run(*parts, old["returns"])
         earlier = 0.0 if old is None else old.get("cpu_seconds", 0.0)  # not said of agents that a GPU trained
         row["cpu_seconds"] = round(earlier + time.process_time() - began, 1)
+        row["commit"] = commit
         append(out / CELLS, {"cell": name, **row})
         print(f"{' '.join(map(str, parts))}: {shown(row)}, {row['cpu_seconds']:.0f} CPU-s", flush=True)
 
