@@ -102,17 +102,17 @@ class Study:
     def returns(self, which: Sequence[int], kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
         """Trains an agent per world, float32 [P, D], with each set -> mean test returns on the task, float64
         [sets, P]; an agent that diverged has the worst return of all. seeds: int64 [sets, P]."""
+        return no_worse(np.stack([self.trained(i, kind, steps, worlds, own) for i, own in zip(which, seeds)]))
+
+    def trained(self, i: int, kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
+        """The same with set i -> float64 [P], NaN of an agent that diverged. seeds: int64 [P]."""
         task = make_task(self.data["env_name"], self.section.max_steps, NEVER_SOLVED)
-        rows = []
-        for i, own in zip(which, seeds):
-            hyper: LearnerSection = dataclasses.replace(self.sets[i], train_steps=steps, early_out_min_steps=steps + 1)
-            result = train(
-                self.name, hyper, None, task, kind, self.section, worlds, own, False, self.gtn.backend, Hardware()
-            )
-            rows.append(np.where(result.status == 0, result.test_return.mean(1), np.nan))
-            self.task_steps += int(result.real_steps.sum())
-        found = np.stack(rows)
-        return np.where(np.isfinite(found), found, np.nanmin(found))
+        hyper: LearnerSection = dataclasses.replace(self.sets[i], train_steps=steps, early_out_min_steps=steps + 1)
+        result = train(
+            self.name, hyper, None, task, kind, self.section, worlds, seeds, False, self.gtn.backend, Hardware()
+        )
+        self.task_steps += int(result.real_steps.sum())
+        return np.where(result.status == 0, result.test_return.mean(1), np.nan)
 
     def on_task(self, which: Sequence[int], steps: int, counter: int) -> np.ndarray:
         """Mean of the agents with each set, trained on the task -> float64 [sets]."""
@@ -124,15 +124,24 @@ class Study:
         return member_seeds(self.seed, RETEST, counter, sets * self.agents).reshape(sets, self.agents)
 
     def truth(self) -> np.ndarray:
-        """What each set is worth on the task, float64 [80]."""
+        """What each set is worth on the task, float64 [80]. Finished sets are in ``task/cells.jsonl``."""
         path, wanted = self.out / "truth.json", {"configuration": self.digest, "steps": LONGER * self.steps}
         wanted["agents"] = self.agents
         if not path.exists():
-            began, before = time.process_time(), self.task_steps
-            values = self.on_task(range(len(self.sets)), LONGER * self.steps, TRUTH + 1000)
+            seeds = self.keys(TRUTH + 1000, len(self.sets))
+
+            def one(i: int) -> dict[str, Any]:
+                before = self.task_steps
+                found = self.trained(i, "real", LONGER * self.steps, torch.zeros(self.agents, 1), seeds[i])
+                return {"set": i, **wanted, "returns": found.tolist(), "task_steps": self.task_steps - before}
+
+            folder = self.out / "task"
+            cells.demand(folder, lambda row: wanted)
+            cells.work(folder, [(i,) for i in range(len(self.sets))], one, lambda row: f"{np.mean(row['returns']):.4g}")
+            rows = sorted(cells.results(folder, {"set": int, "returns": list}), key=lambda row: int(row["set"]))
             content = {
-                **wanted, "returns": values.tolist(), "task_steps": self.task_steps - before,
-                "cpu_seconds": time.process_time() - began,
+                **wanted, "returns": no_worse(np.array([r["returns"] for r in rows])).mean(1).tolist(),
+                "task_steps": sum(r["task_steps"] for r in rows), "cpu_seconds": sum(r["cpu_seconds"] for r in rows),
                 "sets": [{k: getattr(s, k) for k in self.numbers} for s in self.sets],
             }  # fmt: skip
             write_atomic(str(path), json.dumps(content).encode())
@@ -196,6 +205,11 @@ class Study:
             "steps": self.steps * {"again": LONGER, "fit": 0}.get(name, 1), "task_steps": self.task_steps,
             "cpu_seconds": time.process_time() - began,
         }  # fmt: skip
+
+
+def no_worse(returns: np.ndarray) -> np.ndarray:
+    """Returns [...] in which an agent that diverged (NaN) has the worst of all."""
+    return np.where(np.isfinite(returns), returns, np.nanmin(returns))
 
 
 def ppo_set(section: PPOSection, key: int) -> PPOSection:
