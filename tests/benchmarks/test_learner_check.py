@@ -84,6 +84,20 @@ def test_the_table_says_what_was_seen() -> None:
     assert "| no bug, 5 at a time: alarms | | | 0 of 2 | 0 of 2 | |" in text
 
 
+def test_this_projects_agents_stand_beside_those_with_the_same_networks() -> None:
+    (world,) = learner_check.LEARNERS["td3"].worlds
+    kind = {"learner": "td3", "world": world, "training_seconds": 2.0, "steps": 2560}
+    means = {learner_check.LIBRARY: 0.9, learner_check.SIZED: 0.5, learner_check.OWN: 0.5}
+    there = [
+        {**kind, "variant": variant, "seed": i, "share": mean + i / 1000}
+        for variant, mean in means.items()
+        for i in range(10)
+    ]
+    text = learner_check.table(there)
+    assert "| the same, two layers of 256 | 0.505 (0.500 to 0.509; 10) | 5.4e-06 | 1.1e-05 | yes |" in text
+    assert "| this project's | 0.505 (0.500 to 0.509; 10) | 0.52 | 1 | no |" in text
+
+
 def test_the_references_are_those_of_the_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, row in enumerate(rows("library", [0.5, 0.6], [0.7])):
         learner_check.work(tmp_path, [(number,)], lambda _, row=row: row, learner_check.shown)  # type: ignore[misc]
