@@ -18,8 +18,10 @@ the sets.
              layers: the number)
   FILE       a world of --worlds, as it is
 
-All agents are judged by greedy episodes on the task; steps of these are counted, too. CONFIG is one of SEs or bandits;
-its learner varies as VARY says, PPO as ppo_set says. A stopped command goes on with the next generation or row.
+All agents are judged by greedy episodes on the task; steps of these are counted, too. Agents in a bandit are judged a
+second time by what their greedy actions earn there, which takes no step on the task ("by the world's reward"). CONFIG
+is one of SEs or bandits; its learner varies as VARY says, PPO as ppo_set says. A stopped command goes on with the next
+generation or row.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,10 +46,12 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.hyper import draw  # noqa: E402
 from envolve.agents.common.sections import LearnerSection, PPOSection, VarySection  # noqa: E402
-from envolve.agents.train import Hardware, train  # noqa: E402
+from envolve.agents.greedy import Policy, policies  # noqa: E402
+from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import pairs_interval, spearman  # noqa: E402
-from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
+from envolve.envs.task import NEVER_SOLVED, Task, make_task  # noqa: E402
+from envolve.envs.worlds.contextual_bandit import ContextualBandit  # noqa: E402
 from envolve.envs.worlds.file import WorldFileError, read_world, write_atomic  # noqa: E402
 from envolve.outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
@@ -59,12 +63,20 @@ from envolve.outer.search.target import NetworkTarget, make_target  # noqa: E402
 VARY = VarySection(vary_hp=True, vary_layers=True, lr_factor=10.0, train_steps_factor=1.0)
 SETS, HELD_OUT = 30, 50
 AGENTS = 10  # with each set, unless --agents says otherwise
+CONTEXTS = 1000  # in which greedy actions are paid
 LONGER = 20  # times the steps in the world that agents on the task have
 TESTS = 5  # greedy episodes of one agent
 TRUTH, SEARCH, JUDGE, AGAIN = 300, 301, 302, 303  # counters of member_seeds
 ROWS = ("evolved", "first", "short", "fit", "again")
 NUMBERS = ("lr", "batch_size", "hidden_size", "hidden_layer")  # that VARY draws
 OF_PPO = ("lr", "ppo_epochs", "minibatches", "eps_clip", "hidden_size", "hidden_layer")
+
+
+class Trained(NamedTuple):
+    """Agents [P] with one set; NaN of one that diverged."""
+
+    returns: np.ndarray  # float64, means of test episodes on the task
+    rewards: np.ndarray  # float64, mean reward of the greedy actions in the agent's bandit; NaN where it is none
 
 
 class Study:
@@ -102,17 +114,29 @@ class Study:
     def returns(self, which: Sequence[int], kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
         """Trains an agent per world, float32 [P, D], with each set -> mean test returns on the task, float64
         [sets, P]; an agent that diverged has the worst return of all. seeds: int64 [sets, P]."""
-        return no_worse(np.stack([self.trained(i, kind, steps, worlds, own) for i, own in zip(which, seeds)]))
+        return no_worse(np.stack([self.trained(i, kind, steps, worlds, own).returns for i, own in zip(which, seeds)]))
 
-    def trained(self, i: int, kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
-        """The same with set i -> float64 [P], NaN of an agent that diverged. seeds: int64 [P]."""
+    def trained(self, i: int, kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> Trained:
+        """The same with set i. seeds: int64 [P]."""
         task = make_task(self.data["env_name"], self.section.max_steps, NEVER_SOLVED)
         hyper: LearnerSection = dataclasses.replace(self.sets[i], train_steps=steps, early_out_min_steps=steps + 1)
         result = train(
             self.name, hyper, None, task, kind, self.section, worlds, seeds, False, self.gtn.backend, Hardware()
         )
         self.task_steps += int(result.real_steps.sum())
-        return np.where(result.status == 0, result.test_return.mean(1), np.nan)
+        rewards = np.full(len(seeds), np.nan)
+        if kind == "se" and self.section.contextual_bandit:
+            acts = policies(self.name, of_one_step_episodes(hyper, None), None, task, result.weights, seeds)
+            rewards = np.array([self.earned(task, flat, act) for flat, act in zip(worlds, acts)])
+        fine = result.status == 0
+        return Trained(np.where(fine, result.test_return.mean(1), np.nan), np.where(fine, rewards, np.nan))
+
+    def earned(self, task: Task, flat: Tensor, act: Policy) -> float:
+        """Mean reward of a policy in a bandit, float32 [D]."""
+        world = ContextualBandit(task, self.section, flat[None])
+        u = np.random.default_rng(0).random((1, CONTEXTS, world.reset_uniforms))
+        state = world.reset(torch.from_numpy(u))
+        return float(world.step(state, act(world.observe(state)))[1].mean())
 
     def on_task(self, which: Sequence[int], steps: int, counter: int) -> np.ndarray:
         """Mean of the agents with each set, trained on the task -> float64 [sets]."""
@@ -133,7 +157,7 @@ class Study:
             def one(i: int) -> dict[str, Any]:
                 before = self.task_steps
                 found = self.trained(i, "real", LONGER * self.steps, torch.zeros(self.agents, 1), seeds[i])
-                return {"set": i, **wanted, "returns": found.tolist(), "task_steps": self.task_steps - before}
+                return {"set": i, **wanted, "returns": found.returns.tolist(), "task_steps": self.task_steps - before}
 
             folder = self.out / "task"
             cells.demand(folder, lambda row: wanted)
@@ -186,24 +210,31 @@ class Study:
         weights = np.linalg.lstsq(inputs[:SETS], truth[:SETS], rcond=None)[0]
         return np.asarray(inputs[SETS:] @ weights)
 
-    def row(self, name: str, world: Tensor | None) -> dict[str, Any]:
-        """The correlation over the sets that the search has not seen. world: that agents train in; None: in none."""
+    def row(self, name: str, world: Tensor | None, steps: int | None = None) -> dict[str, Any]:
+        """The correlation over the sets that the search has not seen. world: that agents train in; None: in none.
+        steps: other than the study's, in a world or before a short test on the task."""
         whole, held = self.truth(), range(SETS, SETS + HELD_OUT)
-        truth = whole[SETS:]
+        truth, steps = whole[SETS:], steps or self.steps
         began, self.task_steps = time.process_time(), 0
+        rewards: dict[str, Any] = {}
         if world is not None:
             worlds = world.expand(self.agents, -1)
-            found = self.returns(held, "se", self.steps, worlds, self.keys(JUDGE, HELD_OUT)).mean(1)
+            agents = [self.trained(i, "se", steps, worlds, own) for i, own in zip(held, self.keys(JUDGE, HELD_OUT))]
+            found = no_worse(np.stack([a.returns for a in agents])).mean(1)
+            if self.section.contextual_bandit:
+                earned = no_worse(np.stack([a.rewards for a in agents])).mean(1)
+                figure = [spearman(earned, truth), *pairs_interval(spearman, earned, truth)]
+                rewards = {"by_reward": figure, "rewards": earned.tolist()}
         elif name == "fit":
             found = self.fitted(whole)
         else:
             short = name == "short"
-            found = self.on_task(held, self.steps * (1 if short else LONGER), JUDGE if short else AGAIN)
+            found = self.on_task(held, steps if short else LONGER * self.steps, JUDGE if short else AGAIN)
         low, high = pairs_interval(spearman, found, truth)
         return {
             "row": name, "spearman": spearman(found, truth), "low": low, "high": high, "returns": found.tolist(),
-            "steps": self.steps * {"again": LONGER, "fit": 0}.get(name, 1), "task_steps": self.task_steps,
-            "cpu_seconds": time.process_time() - began,
+            "steps": {"again": LONGER * self.steps, "fit": 0}.get(name, steps), "task_steps": self.task_steps,
+            **rewards, "cpu_seconds": time.process_time() - began,
         }  # fmt: skip
 
 
@@ -237,14 +268,22 @@ def read(path: Path, study: Study) -> Tensor:
 def table(out: Path) -> str:
     rows = cells.results(out, {"row": str, "spearman": float, "low": float, "high": float, "task_steps": int})
     lines = [
-        "| | Spearman over 50 sets | steps of an agent | steps on the task, tests included | CPU s |",
-        "|---|---|---|---|---|",
+        "| | Spearman over 50 sets | by the world's reward | steps of an agent | on the task, tests included | CPU s |",
+        "|---|---|---|---|---|---|",
     ]
     order = {name: i for i, name in enumerate(ROWS)}
-    for r in sorted(rows, key=lambda r: (order.get(r["row"], -1), r["row"])):
-        figure = f"{r['spearman']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
-        lines.append(f"| {r['row']} | {figure} | {r['steps']:,} | {r['task_steps']:,} | {r['cpu_seconds']:.0f} |")
+    for r in sorted(rows, key=lambda r: (order.get(r["row"], -1), r["row"], r["steps"])):
+        steps = f"{r['steps']:,} | {r['task_steps']:,} | {r['cpu_seconds']:.0f}"
+        lines.append(f"| {r['row']} | {said(r['spearman'], r['low'], r['high'])} | {by_reward(r)} | {steps} |")
     return "\n".join(lines)
+
+
+def said(value: float, low: float, high: float) -> str:
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def by_reward(row: cells.Row) -> str:
+    return said(*row["by_reward"]) if "by_reward" in row else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -252,6 +291,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("config", type=Path, nargs="?", help="a configuration of SEs or bandits")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, default=500, help="of an agent in the world (default: %(default)s)")
+    parser.add_argument("--also", type=int, nargs="+", default=[], metavar="STEPS",
+                        help="rank with so many steps in the worlds and on the task, too")  # fmt: skip
     parser.add_argument("--agents", type=int, default=AGENTS, help="with each set (default: %(default)s)")
     parser.add_argument("--generations", type=int, default=60, help="(default: %(default)s)")
     parser.add_argument("--begin", type=Path, metavar="FILE", help="model.pt with which the search begins")
@@ -262,7 +303,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.config is None and not args.table:
         parser.error("CONFIG: found none, expected a configuration of SEs or bandits")
     cells.check_counts(
-        parser, {"--steps": [args.steps], "--agents": [args.agents], "--generations": [args.generations]}, 10**7
+        parser,
+        {"--steps": [args.steps], "--also": args.also, "--agents": [args.agents], "--generations": [args.generations]},
+        10**7,
     )
 
     def go() -> None:
@@ -272,14 +315,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not worlds:
             first = study.begin(int(member_seeds(study.seed, RETEST, TRUTH, 1)[0]))
             worlds = {"evolved": study.search(args.generations), "first": first}
-        names = [*worlds, "short", "fit", "again"]
-        cells.work(args.out, [(name,) for name in names], lambda name: study.row(name, worlds.get(name)), shown)
+        names: list[tuple[Any, ...]] = [(name,) for name in (*worlds, "short", "fit", "again")]
+        names += [(name, steps) for steps in args.also for name in (*worlds, "short")]
+        cells.work(args.out, names, lambda name, *steps: study.row(name, worlds.get(name), *steps), shown)
 
     return cells.finish("hyperparameter_ranks", args, go, lambda: table(args.out))
 
 
 def shown(row: cells.Row) -> str:
-    return f"Spearman {row['spearman']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+    reward = f", by the world's reward {by_reward(row)}" if "by_reward" in row else ""
+    return f"Spearman {said(row['spearman'], row['low'], row['high'])}{reward}"
 
 
 if __name__ == "__main__":

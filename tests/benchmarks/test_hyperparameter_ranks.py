@@ -34,7 +34,7 @@ def test_sets_that_are_finished_are_not_trained_again(tmp_path: Path, monkeypatc
     assert ranks.main([*words, "--out", str(tmp_path / "whole")]) == 0
     real, trained = ranks.Study.trained, []
 
-    def stops(self: ranks.Study, i: int, kind: str, *rest: Any) -> np.ndarray:
+    def stops(self: ranks.Study, i: int, kind: str, *rest: Any) -> ranks.Trained:
         if len(trained) == 3:
             raise KeyboardInterrupt
         trained.append(i)
@@ -45,6 +45,10 @@ def test_sets_that_are_finished_are_not_trained_again(tmp_path: Path, monkeypatc
         assert ranks.main([*words, "--out", str(tmp_path / "cut")]) == 130
     assert trained == [0, 1, 2] and not (tmp_path / "cut" / "truth.json").exists()
     assert ranks.main([*words, "--agents", "3", "--out", str(tmp_path / "cut")]) == 1
-    assert ranks.main([*words, "--out", str(tmp_path / "cut")]) == 0
+    assert ranks.main([*words, "--also", "30", "--out", str(tmp_path / "cut")]) == 0
     whole, cut = (json.loads((tmp_path / name / "truth.json").read_text()) for name in ("whole", "cut"))
+    rows = ranks.cells.results(tmp_path / "cut", {"row": str})
+    first = next(r for r in rows if (r["row"], r["steps"]) == ("first", 20))
+    assert len(first["rewards"]) == len(first["returns"]) == 3 and all(map(np.isfinite, first["rewards"]))
+    assert {(r["row"], r["steps"]) for r in rows} >= {("first", 30), ("short", 30), ("again", 400)}
     assert len(whole["returns"]) == 5 and {**whole, "cpu_seconds": 0} == {**cut, "cpu_seconds": 0}
