@@ -174,9 +174,8 @@ def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], f
         search = Islands(brief, SAMPLES, [NAME], seed, islands=2)
     else:
         search = Elites(brief, SAMPLES, [NAME], seed)
-    s = Settings(
-        max(1, size.budget // SAMPLES), size.training(task), seed, novelty=2.0, finalists=0
-    )  # the cell has a test of its own
+    # no finalists: the cell has a test of its own
+    s = Settings(max(1, size.budget // SAMPLES), size.training(task), seed, novelty=2.0, finalists=0)
     backends = {} if arm in GENETIC else {NAME: Pool(entries, seed)}
     vetter: Any = None if arm in GENETIC else PoolVetter(entries)
     with locked(folder), Chat(backends, folder / "calls.jsonl", parallel=1) as chat:

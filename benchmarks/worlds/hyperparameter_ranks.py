@@ -46,11 +46,11 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.hyper import draw  # noqa: E402
 from envolve.agents.common.sections import LearnerSection, PPOSection, VarySection  # noqa: E402
-from envolve.agents.greedy import Policy, policies  # noqa: E402
+from envolve.agents.greedy import policies  # noqa: E402
 from envolve.agents.train import Hardware, of_one_step_episodes, train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import pairs_interval, spearman  # noqa: E402
-from envolve.envs.task import NEVER_SOLVED, Task, make_task  # noqa: E402
+from envolve.envs.task import NEVER_SOLVED, make_task  # noqa: E402
 from envolve.envs.worlds.contextual_bandit import ContextualBandit  # noqa: E402
 from envolve.envs.worlds.file import WorldFileError, read_world, write_atomic  # noqa: E402
 from envolve.outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint  # noqa: E402
@@ -73,10 +73,12 @@ OF_PPO = ("lr", "ppo_epochs", "minibatches", "eps_clip", "hidden_size", "hidden_
 
 
 class Trained(NamedTuple):
-    """Agents [P] with one set; NaN of one that diverged."""
+    """Agents [P] with one set."""
 
-    returns: np.ndarray  # float64, means of test episodes on the task
-    rewards: np.ndarray  # float64, mean reward of the greedy actions in the agent's bandit; NaN where it is none
+    returns: np.ndarray  # float64, means of test episodes on the task; NaN of one that diverged
+    learner: LearnerSection
+    weights: np.ndarray  # float32 [P, D]
+    seeds: np.ndarray  # int64
 
 
 class Study:
@@ -124,19 +126,22 @@ class Study:
             self.name, hyper, None, task, kind, self.section, worlds, seeds, False, self.gtn.backend, Hardware()
         )
         self.task_steps += int(result.real_steps.sum())
-        rewards = np.full(len(seeds), np.nan)
-        if kind == "se" and self.section.contextual_bandit:
-            acts = policies(self.name, of_one_step_episodes(hyper, None), None, task, result.weights, seeds)
-            rewards = np.array([self.earned(task, flat, act) for flat, act in zip(worlds, acts)])
-        fine = result.status == 0
-        return Trained(np.where(fine, result.test_return.mean(1), np.nan), np.where(fine, rewards, np.nan))
+        returns = np.where(result.status == 0, result.test_return.mean(1), np.nan)
+        return Trained(returns, hyper, result.weights, seeds)
 
-    def earned(self, task: Task, flat: Tensor, act: Policy) -> float:
-        """Mean reward of a policy in a bandit, float32 [D]."""
+    def rewards(self, flat: Tensor, agents: Sequence[Trained]) -> np.ndarray:
+        """Mean reward of the agents' greedy actions in a bandit, float32 [D] -> float64 [sets, P]; an agent that
+        diverged has the worst of all."""
+        task = make_task(self.data["env_name"], self.section.max_steps)
         world = ContextualBandit(task, self.section, flat[None])
         u = np.random.default_rng(0).random((1, CONTEXTS, world.reset_uniforms))
         state = world.reset(torch.from_numpy(u))
-        return float(world.step(state, act(world.observe(state)))[1].mean())
+        seen = world.observe(state)
+        found = []
+        for a in agents:
+            acts = policies(self.name, of_one_step_episodes(a.learner, None), None, task, a.weights, a.seeds)
+            found.append([float(world.step(state, act(seen))[1].mean()) for act in acts])
+        return no_worse(np.where([np.isfinite(a.returns) for a in agents], found, np.nan))
 
     def on_task(self, which: Sequence[int], steps: int, counter: int) -> np.ndarray:
         """Mean of the agents with each set, trained on the task -> float64 [sets]."""
@@ -222,7 +227,7 @@ class Study:
             agents = [self.trained(i, "se", steps, worlds, own) for i, own in zip(held, self.keys(JUDGE, HELD_OUT))]
             found = no_worse(np.stack([a.returns for a in agents])).mean(1)
             if self.section.contextual_bandit:
-                earned = no_worse(np.stack([a.rewards for a in agents])).mean(1)
+                earned = self.rewards(world, agents).mean(1)
                 figure = [spearman(earned, truth), *pairs_interval(spearman, earned, truth)]
                 rewards = {"by_reward": figure, "rewards": earned.tolist()}
         elif name == "fit":
