@@ -3,7 +3,7 @@
 
     python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR [--generations 60] [--begin model.pt]
     python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR --worlds model.pt ...    rank with these alone
-    python3 benchmarks/worlds/hyperparameter_ranks.py --out DIR --table
+    python3 benchmarks/worlds/hyperparameter_ranks.py --out DIR --table [--truth truth.json]
 
 A world's score is Spearman's correlation, over 30 sets of hyperparameters, between what an agent with the set returns
 on the task after training in the world and what --agents agents return after training on the task for 20 times the
@@ -19,9 +19,10 @@ the sets.
   FILE       a world of --worlds, as it is
 
 All agents are judged by greedy episodes on the task; steps of these are counted, too. Agents in a bandit are judged a
-second time by what their greedy actions earn there, which takes no step on the task ("by the world's reward"). CONFIG
-is one of SEs or bandits; its learner varies as VARY says, PPO as ppo_set says. A stopped command goes on with the next
-generation or row.
+second time by what their greedy actions earn there, which takes no step on the task ("by the world's reward"). The
+table also says what a choice is worth: the mean return on the task of the FIRST sets of an order. CONFIG is one of SEs
+or bandits; its learner varies as VARY says, PPO as ppo_set says. A stopped command goes on with the next generation or
+row.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ SETS, HELD_OUT = 30, 50
 AGENTS = 10  # with each set, unless --agents says otherwise
 CONTEXTS = 1000  # in which greedy actions are paid
 LONGER = 20  # times the steps in the world that agents on the task have
+FIRST = 5  # sets of an order, those that a user would try on the task
 TESTS = 5  # greedy episodes of one agent
 TRUTH, SEARCH, JUDGE, AGAIN = 300, 301, 302, 303  # counters of member_seeds
 ROWS = ("evolved", "first", "short", "fit", "again")
@@ -270,21 +272,40 @@ def read(path: Path, study: Study) -> Tensor:
     return found
 
 
-def table(out: Path) -> str:
+def first(order: np.ndarray, truth: np.ndarray) -> float:
+    """Mean return on the task of the FIRST sets of an order, both float64 [sets]."""
+    return float(truth[np.argsort(-order, kind="stable")[:FIRST]].mean())
+
+
+def table(out: Path, path: Path | None) -> str:
+    """path: truth.json of the study, where it is not in the folder."""
+    path = path or out / "truth.json"
+    truth = np.array(json.loads(read_text(path))["returns"])[SETS:] if path.exists() else None
     rows = cells.results(out, {"row": str, "spearman": float, "low": float, "high": float, "task_steps": int})
     lines = [
-        "| | Spearman over 50 sets | by the world's reward | steps of an agent | on the task, tests included | CPU s |",
-        "|---|---|---|---|---|---|",
+        f"| | Spearman over 50 sets | by the world's reward | return of the first {FIRST} | "
+        "of the first by the world's reward | steps of an agent | on the task, tests included | CPU s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     order = {name: i for i, name in enumerate(ROWS)}
     for r in sorted(rows, key=lambda r: (order.get(r["row"], -1), r["row"], r["steps"])):
         steps = f"{r['steps']:,} | {r['task_steps']:,} | {r['cpu_seconds']:.0f}"
-        lines.append(f"| {r['row']} | {said(r['spearman'], r['low'], r['high'])} | {by_reward(r)} | {steps} |")
+        figures = [said(r["spearman"], r["low"], r["high"]), by_reward(r)]
+        figures += [chosen(r[key], truth) if key in r else "" for key in ("returns", "rewards")]
+        lines.append(f"| {r['row']} | {' | '.join(figures)} | {steps} |")
     return "\n".join(lines)
 
 
-def said(value: float, low: float, high: float) -> str:
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+def said(value: float, low: float, high: float, places: int = 2) -> str:
+    return f"{value:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
+
+
+def chosen(found: list[float], truth: np.ndarray | None) -> str:
+    """What the first sets return on the task, by an order of what was found. Rows of a test may have other sets."""
+    if truth is None or len(found) != len(truth):
+        return ""
+    order = np.array(found)
+    return said(first(order, truth), *pairs_interval(first, order, truth), places=0)
 
 
 def by_reward(row: cells.Row) -> str:
@@ -304,6 +325,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--worlds", type=Path, nargs="+", default=[], metavar="FILE", help="no search: model.pt files")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+    parser.add_argument("--truth", type=Path, metavar="FILE", help="truth.json of a table, if it is in another folder")
     args = parser.parse_args(argv)
     if args.config is None and not args.table:
         parser.error("CONFIG: found none, expected a configuration of SEs or bandits")
@@ -324,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         names += [(name, steps) for steps in args.also for name in (*worlds, "short")]
         cells.work(args.out, names, lambda name, *steps: study.row(name, worlds.get(name), *steps), shown)
 
-    return cells.finish("hyperparameter_ranks", args, go, lambda: table(args.out))
+    return cells.finish("hyperparameter_ranks", args, go, lambda: table(args.out, args.truth))
 
 
 def shown(row: cells.Row) -> str:

@@ -26,6 +26,21 @@ def test_a_set_of_ppo_is_drawn_once_for_its_seed() -> None:
     assert {s.minibatches for s in sets} == {8, 16, 32, 64, 128}
 
 
+def test_a_choice_is_worth_what_its_first_sets_return_on_the_task() -> None:
+    order, truth = np.array([3.0, 1.0, 9.0, 5.0, 5.0, 2.0, 4.0]), np.array([1.0, -99, 2, 3, 4, -99, 5])
+    assert ranks.first(order, truth) == 3.0  # of 2, 3, 4, 5 and 1
+
+
+def test_a_table_has_the_truth_of_its_folder_or_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = CONFIG.parent
+    assert ranks.main(["--out", str(folder), "--table"]) == 0
+    assert "| 0.74 [0.54, 0.86] |  | -157 [-278, -149] |" in capsys.readouterr().out
+    words = ["--out", str(folder.with_name("pendulum_bandits_by_reward")), "--table"]
+    assert ranks.main(words) == 0 and "| 0.87 [0.75, 0.94] |  |  |" in capsys.readouterr().out
+    assert ranks.main([*words, "--truth", str(folder / "truth.json")]) == 0
+    assert "| 0.87 [0.75, 0.94] | -159 [-182, -145] | -165 [-186, -146] |" in capsys.readouterr().out
+
+
 def test_sets_that_are_finished_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "SETS", 2)
     monkeypatch.setattr(ranks, "HELD_OUT", 3)
