@@ -52,7 +52,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "tune", "experiments.optimize_params", "optimize_params.py",
             "search hyperparameters: BOHB over NES", _WORKERS, ("--nes-master", "--no-nes-master", "--parent-pid"),
         ),
-        Command("worlds", "experiments.worlds", "worlds.py", "list, show, test and extend the zoo of evolved worlds"),
+        Command("worlds", "experiments.worlds", "worlds.py", "list, test, extend the zoo of worlds; check learners"),
         Command(
             "controls", "experiments.controls", "controls.py", "compare an evolved world with simple controls"
         ),

@@ -1,7 +1,8 @@
-"""A pool of fresh processes, each with one thread of torch, which ends with this process however that ends."""
+"""A pool of fresh processes, which ends with this process however that ends. Torch, if installed, has one thread."""
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
 
 def _begin(parent: int) -> None:
     ends_with_parent(parent=parent)()
+    if importlib.util.find_spec("torch") is None:
+        return  # the zoo does without it
     import torch
 
     torch.set_num_threads(1)

@@ -2,6 +2,7 @@
 
     python3 examples/zoo_ppo.py envolve/CartPole-v1-bandit --steps 20000
     python3 examples/zoo_ppo.py envolve/Hopper-v5-bandit --normalised
+    python3 -m envolve worlds check examples/zoo_ppo.py:learner --like ppo     is it as good as another PPO?
 
 Every episode in the world is one step, so an advantage is the reward minus its prediction.
 """
@@ -9,6 +10,7 @@ Every episode in the world is one step, so an advantage is the reward minus its 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -99,6 +101,18 @@ def test(agent: Agent, world: str, episodes: int, normalised: bool = False) -> f
             total, over = total + float(reward), terminated or truncated
         returns.append(total)
     return float(np.mean(returns))
+
+
+def learner(world: str, steps: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Trains an agent -> its best action, for ``envolve worlds check``."""
+    agent = train(world, steps, seed)
+
+    @torch.no_grad()
+    def act(observation: np.ndarray) -> np.ndarray:
+        out = agent.actor(torch.as_tensor(observation, dtype=torch.float32))
+        return np.asarray(out.argmax() if agent.discrete else out)
+
+    return act
 
 
 def main() -> None:

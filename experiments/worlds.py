@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The zoo of evolved worlds: lists, shows, draws and tests them, and adds the world of a run."""
+"""The zoo of evolved worlds: lists, shows, draws and tests them, checks learners in them, adds the world of a run."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from envolve.worlds import shelf
 from envolve.worlds.file import WorldError
 
 PROG = "worlds.py"
+WORSE = 3  # exit code
 HELP = """\
 List, show, test and extend the zoo, a collection of evolved worlds to train agents in. To train in one, you need only
 NumPy and Gymnasium: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
@@ -37,21 +38,28 @@ NumPy and Gymnasium: `import gymnasium, envolve.worlds; gymnasium.make("envolve/
   envolve worlds show CartPole-v1-bandit       print the card: how the world was made, its cost and its results
   envolve worlds pictures CartPole-v1-bandit --out world.png     draw the world
   envolve worlds test CartPole-v1-bandit --learners dqn a2c      train agents in the world and on its task
+  envolve worlds check my_ppo.py:train --like ppo      does train(env_id, steps, seed) learn as much as a right PPO?
   envolve worlds add results/<run_id>          add the world of a run to the zoo, with a card
   envolve worlds add results/<run_id> --distilled      add the distilled world that the run began with
+
+`check` trains agents of a learner of yours and compares what they earn with Stable-Baselines3's agents, with another
+function (--like other_ppo.py:train), or with an earlier check (--out FILE.json, later --like FILE.json). Exit code 3
+says that the learner is worse; with --same, that it differs (docs/check_learner.md).
 
 `add` accepts contextual bandits of Gymnasium environments. It takes the results for the card from the report of
 `envolve evolve`. For any other run, or with --agents, --steps or --learners, it trains agents of kinds that the world
 was not evolved with, in the world and on the environment. `test` trains agents of Stable-Baselines3 with their default
 hyperparameters; `--learners ppo_normalised` puts VecNormalize around the world. After Ctrl-C, finished agents are kept.
 
-Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 3 the learner is worse, 130 Ctrl-C, 143
+SIGTERM."""
 
 ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
     "list": (),
     "show": (),
     "pictures": ("out",),
     "test": ("agents", "steps", "learners", "save", "results_dir", "workers"),
+    "check": ("like", "same", "agents", "worlds", "steps", "out", "workers"),
     "add": ("agents", "steps", "learners", "distilled", "workers"),
 }
 
@@ -59,15 +67,22 @@ ACTIONS: dict[str, tuple[str, ...]] = {  # each with its flags
 @dataclass
 class Args:
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ACTION")]]
-    """What to do: list, show, pictures, test or add."""
-    what: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="NAME|RUN_DIR")]] = None
-    """show, pictures, test: name of a world, or a .safetensors file; add: folder of a run."""
+    """What to do: list, show, pictures, test, check or add."""
+    what: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE.py:FUNCTION|RUN_DIR")]] = None
+    """show, pictures, test: name of a world, or a .safetensors file; check: a function that trains an agent; add:
+    folder of a run."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """pictures: PNG file to write. Default: NAME.png."""
+    """pictures: PNG file to write. Default: NAME.png. check: JSON file for what the agents earned."""
+    like: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "ppo"
+    """check: ppo, ppo_continuous, a2c, dqn, td3, sac or ddpg; FILE.py:FUNCTION; or the JSON file of a check."""
+    same: bool = False
+    """check: exit with 3 if the agents earn less or more."""
+    worlds: tuple[str, ...] = ()
+    """check: worlds to train in, with another function. Default: CartPole-v1-bandit CartPole-v1-bandit-2."""
     agents: int | None = None
-    """test, add: agents of each kind, at least 2. Default: 5."""
+    """test, check, add: agents of each kind, at least 2. Default: 5."""
     steps: int | None = None
-    """test, add: training steps of each agent. Default: 10,000."""
+    """test, add: training steps of each agent. Default: 10,000. check: with another function. Default: 10,240."""
     learners: tuple[str, ...] = ()
     """test, add: kinds of agents, e.g. ppo a2c. Default: all kinds that suit the world; for add without the kind that
     the world was evolved with."""
@@ -78,14 +93,16 @@ class Args:
     distilled: bool = False
     """add: add the world that the run began with (`init: distilled`) instead of the evolved one."""
     workers: int | None = None
-    """test, add: worker processes. Default: one per core."""
+    """test, check, add: worker processes. Default: one per core."""
 
 
 def work(args: Args) -> int:
     if args.action not in ACTIONS:
         raise ConfigError([unknown("ACTION", args.action, ACTIONS)])
     if (args.action == "list") != (args.what is None):
-        expected = {"list": "nothing", "add": "the folder of a run"}.get(args.action, "the name of a world")
+        expected = {"list": "nothing", "add": "the folder of a run", "check": "FILE.py:FUNCTION"}.get(
+            args.action, "the name of a world"
+        )
         found = repr(args.what) if args.what else "nothing"
         raise ConfigError([f"{args.action}: found {found:.200}, expected {expected}"])
     own = ACTIONS[args.action]
@@ -96,7 +113,8 @@ def work(args: Args) -> int:
     check_count("--agents", args.agents, 2)
     check_count("--steps", args.steps, 1)
     check_count("--workers", args.workers, 1)
-    return {"list": listed, "show": shown, "pictures": drawn, "test": tested, "add": added}[args.action](args)
+    actions = {"list": listed, "show": shown, "pictures": drawn, "test": tested, "check": checked, "add": added}
+    return actions[args.action](args)
 
 
 def flag(field: str) -> str:
@@ -158,6 +176,24 @@ def tested(args: Args) -> int:
     return 0
 
 
+def checked(args: Args) -> int:
+    from envolve.outer.zoo.checking import check, store
+
+    if args.out is not None and (args.out.is_dir() or not args.out.parent.is_dir()):
+        raise ConfigError([f"--out: cannot write {args.out}, expected a file in a folder that exists"])
+    agents = args.agents or 5
+
+    def told(world: str, seed: int, share: float) -> None:
+        of, number = ("", seed) if seed < agents else ("the other learner's ", seed - agents)
+        print(f"{world}: {of}agent {number + 1}/{agents}: {share:.3f}", flush=True)
+
+    found = check(str(args.what), args.like, agents, processes(args), told, args.worlds, args.steps)
+    if args.out is not None:
+        store(args.out, found)
+    print(found)
+    return 0 if (found.same if args.same else found.ok) else WORSE
+
+
 def processes(args: Args) -> int:
     return args.workers or len(os.sched_getaffinity(0))
 
@@ -174,10 +210,11 @@ def added(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
+    from envolve.core.plugins import PluginError
     from envolve.envs.worlds.file import WorldFileError
 
     args = parse(PROG, Args, argv, HELP)
-    return exit_code(PROG, lambda: work(args), (RunError, WorldError, WorldFileError, FloatingPointError))
+    return exit_code(PROG, lambda: work(args), (RunError, WorldError, WorldFileError, PluginError, FloatingPointError))
 
 
 if __name__ == "__main__":

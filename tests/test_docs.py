@@ -20,7 +20,7 @@ TO_BE_WRITTEN = {  # by the reader, or by a run
     "envs/user_functions/cartpole/my_reward.py", "my_reward.py", "my_params.py", "my_shaper.py", "best.py", "reward.py",
     "best_reward.py", "params.py", "env.py", "step.py", "curve.py", "corridor.py",
 }  # fmt: skip
-ELSEWHERE = {"training.py", "my_env.py"}  # JaxGCRL's, the reader's
+ELSEWHERE = {"training.py", "my_env.py", "my_ppo.py", "other_ppo.py"}  # JaxGCRL's, the reader's
 PACKAGES = ("core", "envs", "agents", "outer", "llm", "distributed", "experiments", "slurm")
 README_LINES = 120
 

@@ -14,10 +14,10 @@ not seen. Axes: n agents of the learner, m agents to compare them with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -28,10 +28,15 @@ from envolve.core.registry import nearest
 from envolve.worlds.policy import policy
 from envolve.worlds.shelf import NAMESPACE, make_vec, open_world
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 Act = Callable[[np.ndarray], Any]
 """Observation of the world -> action, without exploration."""
 Train = Callable[[str, int, int], Act]
 """Id for ``gymnasium.make`` or ``make_vec``, steps, random seed -> the trained agent."""
+Told = Callable[[str, int, float], None]
+"""World, random seed, share of an agent that is finished."""
 
 CONTEXTS, SEED = 1000, 0  # in which rewards are compared
 LEVEL = 0.01  # of a test: the share of right learners that are called worse
@@ -178,16 +183,20 @@ def check_learner(
     seeds: int = 5,
     worlds: Sequence[str] = ("CartPole-v1-bandit", "CartPole-v1-bandit-2"),
     steps: int = 10_240,
+    workers: int = 1,
+    told: Told | None = None,
 ) -> LearnerCheck:
     """Trains ``seeds`` agents in each world and compares their shares of its reward.
 
     like: a name of ``REFERENCES``, which says the worlds and the steps itself and stands for Stable-Baselines3's
     learner with its default hyperparameters; or another function, whose agents are trained here, too; or the ``shares``
-    of an earlier check after as many steps, which say the worlds. Raises ValueError, WorldError, and what ``train``
-    raises.
+    of an earlier check after as many steps, which say the worlds. workers: processes. With more than one, functions are
+    those of a module, as ``pickle`` wants them, and a script has ``if __name__ == "__main__":``. told: is called with
+    each agent that is finished. Raises ValueError, WorldError, and what ``train`` raises.
     """
-    if seeds < 1:
-        raise ValueError(f"seeds: found {seeds}, expected a number of agents")
+    for what, value in (("seeds", seeds), ("workers", workers)):
+        if value < 1:
+            raise ValueError(f"{what}: found {value}, expected at least 1")
     known: Mapping[str, Sequence[float]]
     if isinstance(like, str):
         if like not in REFERENCES:
@@ -196,18 +205,18 @@ def check_learner(
         steps, known, name = REFERENCES[like].steps, REFERENCES[like].shares, f"Stable-Baselines3's {title(like)}"
     elif callable(like):
         enough(seeds, seeds, len(worlds))
-        known = {world: shares_of(like, world, steps, range(seeds, 2 * seeds)) for world in short(worlds)}
+        known = shares_of(like, short(worlds), steps, range(seeds, 2 * seeds), workers, told)
         name = "the other learner"
     else:
         known, name = like, "the earlier check"
         if not known or not all(np.isfinite(s).all() for s in known.values()):
             raise ValueError(f"like: found {str(like):.80}, expected a name, a function, or shares of agents by world")
     enough(seeds, min(map(len, known.values())), len(known))
-    found = (
-        WorldCheck(world, shares_of(train, world, steps, range(seeds)), tuple(float(x) for x in theirs))
-        for world, theirs in zip(short(known), known.values())
+    found = shares_of(train, short(known), steps, range(seeds), workers, told)
+    pairs = zip(found.items(), known.values())
+    return LearnerCheck(
+        name, steps, tuple(WorldCheck(w, mine, tuple(map(float, theirs))) for (w, mine), theirs in pairs)
     )
-    return LearnerCheck(name, steps, tuple(found))
 
 
 def enough(n: int, m: int, worlds: int) -> None:
@@ -234,9 +243,45 @@ def short(worlds: Iterable[str]) -> list[str]:
     return out
 
 
-def shares_of(train: Train, world: str, steps: int, seeds: Iterable[int]) -> tuple[float, ...]:
-    """Shares of agents that are trained in a world, one per seed. Raises as ``check_learner`` does."""
-    return tuple(share(train(f"{NAMESPACE}/{world}", steps, seed), world) for seed in seeds)
+def shares_of(
+    train: Train, worlds: Sequence[str], steps: int, seeds: Sequence[int], workers: int = 1, told: Told | None = None
+) -> dict[str, tuple[float, ...]]:
+    """Shares of agents that are trained in some worlds, one per seed. Raises as ``check_learner`` does."""
+    jobs = [(world, seed) for world in worlds for seed in seeds]
+    found = dict[tuple[str, int], float]()
+    for (world, seed), value in _in_turn(train, steps, jobs) if workers == 1 else _at_once(train, steps, jobs, workers):
+        found[world, seed] = value
+        if told is not None:
+            told(world, seed, value)
+    return {world: tuple(found[world, seed] for seed in seeds) for world in worlds}
+
+
+Job = tuple[str, int]
+"""World and random seed of an agent."""
+
+
+def _agent(train: Train, steps: int, job: Job) -> float:
+    world, seed = job
+    return share(train(f"{NAMESPACE}/{world}", steps, seed), world)
+
+
+def _in_turn(train: Train, steps: int, jobs: Iterable[Job]) -> Iterator[tuple[Job, float]]:
+    for job in jobs:
+        yield job, _agent(train, steps, job)
+
+
+def _at_once(train: Train, steps: int, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, float]]:
+    """In the order in which they finish."""
+    from concurrent.futures import as_completed  # importing worlds must be quick
+
+    from envolve.core.interrupt import deaf_children
+    from envolve.core.pool import pool
+
+    with pool(min(workers, len(jobs))) as processes:
+        with deaf_children():  # the first ones start the processes
+            waiting: dict[Future[float], Job] = {processes.submit(_agent, train, steps, job): job for job in jobs}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
 
 
 def share(act: Act, world: str) -> float:

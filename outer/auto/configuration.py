@@ -56,7 +56,7 @@ def configuration(facts: Facts, choice: Choice, world: str, learner: str, search
     }  # fmt: skip
     if search in SEARCHES.built_in:  # none of them reads what is nes's own
         gtn = {key: value for key, value in gtn.items() if key not in NES_KEYS}
-    if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal:
+    if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal and search != "random":
         gtn["horizon_start"] = facts.max_steps // 5
     if world == "se":
         gtn.update(collapse_generations=20, max_restarts=2)

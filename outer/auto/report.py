@@ -180,17 +180,24 @@ def _number(value: Any) -> float:
 
 
 def figure(
-    rows: list[dict[str, Any]], values: list[float] | None = None, bounds: tuple[float, float] | None = None
+    rows: list[dict[str, Any]],
+    values: list[float] | None = None,
+    bounds: tuple[float, float] | None = None,
+    floor: float = math.nan,
 ) -> Figure:
-    """Mean and 95 % interval over agents. values: instead of their returns; bounds: worst and best possible return."""
+    """Mean and 95 % interval over agents. values: instead of their returns; bounds: worst and best possible return;
+    floor: the return that a failed agent counts with, if any other did not fail. The mean of the others would be too
+    good."""
     found = [_number(r["return"]) for r in rows] if values is None else values
-    fine = [x for x in found if math.isfinite(x)]
+    failed = sum(not math.isfinite(x) for x in found)
+    counted = [x if math.isfinite(x) else floor for x in found]
+    counted = [x for x in counted if math.isfinite(x)] if failed < len(found) else []
     ends: tuple[float, float] | None = None
-    if len(fine) > 1:
-        low, high = within(*interval(fine), bounds)
+    if len(counted) > 1:
+        low, high = within(*interval(counted), bounds)
         ends = None if math.isnan(low) else (low, high)
     steps = int(np.mean([r["train_steps"] for r in rows])) if rows else 0
-    return Figure(float(np.mean(fine)) if fine else math.nan, ends, steps, len(found), len(found) - len(fine))
+    return Figure(float(np.mean(counted)) if counted else math.nan, ends, steps, len(found), failed)
 
 
 def findings(
@@ -200,15 +207,16 @@ def findings(
     bounds: tuple[float, float] | None = None,
     inner: Collection[str] = (),
 ) -> Findings:
-    """Figures of all rows. bounds: worst and best possible return, if they are known; inner: the learners that the
-    world evolved with."""
+    """Figures of all rows. A failed agent counts as a random one. bounds: worst and best possible return, if they are
+    known; inner: the learners that the world evolved with."""
     chance = [r for r in rows if r["learner"] == RANDOM]
+    random = figure(chance, [x for r in chance for x in r["test_returns"]], bounds)
 
     def of(learner: str, place: str) -> Figure:
-        return figure([r for r in rows if (r["learner"], r["where"]) == (learner, place)], bounds=bounds)
+        own = [r for r in rows if (r["learner"], r["where"]) == (learner, place)]
+        return figure(own, bounds=bounds, floor=random.mean)
 
     by = {place: {k: of(k, place) for k in learners} for place in PLACES}
-    random = figure(chance, [x for r in chance for x in r["test_returns"]], bounds)
     kin = frozenset(k for k in by[WORLD] if related(k, inner))
     return Findings(random, by[WORLD], by[REAL], by[REAL_10X], evolution_steps, kin)
 

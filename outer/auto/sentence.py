@@ -12,7 +12,7 @@ FEWER = 4  # the world saves steps if the environment takes this many times as m
 
 @dataclass(frozen=True)
 class Figure:
-    """Agents of one kind at one place. interval: None where the values alone tell none."""
+    """Agents of one kind at one place. interval: None where all values are equal, or there is only one."""
 
     mean: float  # NaN: all failed
     interval: tuple[float, float] | None
@@ -69,9 +69,9 @@ def helper(found: Findings) -> tuple[str, Figure] | None:
     if real is None or top is None:
         return None
     if needed is None or not _apart(real[1], found.random):
-        return top if top[1].mean > found.random.mean and _apart(top[1], found.random) else None
+        return top if top[1].mean > found.random.mean and _surely(top[1], found.random) else None
     able = {k: f for k, f in found.unseen.items() if _way(found, f.mean) >= MARK}
-    return best({k: f for k, f in able.items() if FEWER * f.steps <= needed[1] or _apart(f, real[1])})
+    return best({k: f for k, f in able.items() if FEWER * f.steps <= needed[1] or _surely(f, real[1])})
 
 
 def verdict(found: Findings) -> str:
@@ -112,22 +112,23 @@ def verdict(found: Findings) -> str:
     part = _way(found, there.mean)
     way = f"{100 * part:.0f} % of the way from random ({_short(found.random.mean)}) to the best real learner"
     if helped is not None:
-        sure = (
-            ""
-            if there.interval is None or _way(found, there.interval[0]) >= MARK
-            else ", by its mean, not its interval"
-        )
+        sure = ""
+        if there.agents == 1:
+            sure = ", by a single agent"
+        elif there.interval is not None and not _way(found, there.interval[0]) >= MARK:
+            sure = ", by its mean, not its interval"
         return f"The world helped: {how}, {way} ({against}){sure}{price}."
     needed = enough(found)
     if part >= MARK and needed is not None:
         steps = f"{needed[0]} on the environment takes {needed[1]:,} steps for {100 * MARK:.0f} % of it"
         return f"The world saved no steps: {how}, {way} ({against}), but {steps}{price}."
-    better = there.mean > found.random.mean and _apart(there, found.random)
-    if better and same is not None and there.mean > same[1].mean and _apart(there, same[1]):
+    better = there.mean > found.random.mean and _surely(there, found.random)
+    if better and same is not None and there.mean > same[1].mean and _surely(there, same[1]):
         equal = f"at equal steps the best on the real environment is {same[0]} with {_said(same[1])}"
         return f"The world helped somewhat: {how}, {way} ({against}); {equal}{price}."
-    if there.mean > found.random.mean and not _apart(there, found.random):
-        few = f"{there.agents} agents are too few to tell it from {chance}"
+    if there.mean > found.random.mean and not _surely(there, found.random):
+        few = f"{there.agents} agents are too few" if there.agents != 1 else "one agent is too few"
+        few += f" to tell it from {chance}"
         return f"It is not clear that the world helped: {how}, but {few}, while {against}{price}."
     if not there.mean > found.random.mean:
         return f"The world did not help: {how}, not more than {chance}, while {against}{price}."
@@ -155,9 +156,15 @@ def _apart(higher: Figure, lower: Figure) -> bool:
     return low > high
 
 
+def _surely(higher: Figure, lower: Figure) -> bool:
+    """The same, but a single agent shows nothing. What is said for a world needs more."""
+    return higher.agents != 1 and _apart(higher, lower)
+
+
 def _said(f: Figure) -> str:
     ends = "" if f.interval is None else f" [{_short(f.interval[0])}, {_short(f.interval[1])}]"
-    return f"{_short(f.mean)}{ends}"
+    failed = f" ({f.failed} of {f.agents} agents failed and count as random)" if f.failed else ""
+    return f"{_short(f.mean)}{ends}{failed}"
 
 
 def _short(x: float) -> str:

@@ -37,14 +37,13 @@ RANDOM = "random"
 WORLD, REAL, REAL_10X = "world", "real", "real_10x"
 TEST_SEED = 2**30  # of the first test episode; training has other seeds
 LONG = 10**6  # more episodes than any budget here
-# learners of Stable-Baselines3, and this project's of the same family under other names
-RELATIVES = {"dqn": ("ddqn", "duelingddqn")}
+FAMILIES = (frozenset({"dqn", "ddqn", "duelingddqn"}),)  # of Stable-Baselines3 and of this project
 
 
 def related(learner: str, inner: Collection[str]) -> bool:
     """Returns whether a learner is of a family that a world evolved with. inner: the learners of its evolution."""
     name = peers.plain(learner)
-    return name in inner or any(other in inner for other in RELATIVES.get(name, ()))
+    return name in inner or any(name in family and not family.isdisjoint(inner) for family in FAMILIES)
 
 
 def unseen_learners(continuous: bool, inner: list[str], library: bool) -> list[str]:

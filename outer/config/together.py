@@ -23,6 +23,7 @@ from envolve.outer.config.searching import check_search_size
 from envolve.outer.config.section import RN, SHAPER, GTNSection
 from envolve.outer.config.yaml_lines import Path, show
 from envolve.outer.plugins import own, try_learner
+from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.turns import inner_agents
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
     if gtn.best_paid_share and (gtn.synthetic_env_type == RN or not env.contextual_bandit):
         words = "0: only a bandit pays at once for the best action (contextual_bandit: true)"
         checker.problem((*gtn_path, "best_paid_share"), f"{gtn.best_paid_share:g}", words)
+    _several_learners(checker, gtn)
+    _horizon(checker, gtn)
     if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
         checker.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
     if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):
@@ -89,6 +92,33 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
     if len(set(tests.values())) > 1:
         found = ", ".join(f"{count} of {agent}" for agent, count in tests.items())
         checker.problem((*gtn_path, "other_agents"), found, "as many test_episodes of each, which share a result")
+
+
+def _several_learners(checker: Checker, gtn: GTNSection) -> None:
+    """Scores of worlds with different learners say more about the learners. Only a pair has the same one."""
+    count, evals, orig = len(inner_agents(gtn)), gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
+    if evals % count and not (gtn.search == NES_NAME and gtn.estimator == "antithetic"):
+        how = f"search {gtn.search}" if gtn.search != NES_NAME else f"estimator {gtn.estimator}"
+        words = f"a multiple of {count}, the number of learners: {how} compares worlds, which else have other learners"
+        checker.problem(("agents", "gtn", "num_grad_evals"), str(evals), words)
+    if orig % count:
+        checker.warnings.append(
+            f"agents.gtn.num_orig_evals: {count} learners share {orig} agents of the unperturbed world unevenly, in "
+            f"each generation otherwise; a multiple of {count} is fair"
+        )
+
+
+def _horizon(checker: Checker, gtn: GTNSection) -> None:
+    """A growing horizon makes later scores other ones. Searches that compare worlds of one generation do not mind."""
+    if not gtn.horizon_generations:
+        return
+    path = ("agents", "gtn")
+    if gtn.search == "random":
+        words = "0: search random compares worlds of all generations, with tests of different length"
+        checker.problem((*path, "horizon_generations"), str(gtn.horizon_generations), words)
+    if gtn.search == NES_NAME and gtn.estimator == "published" and gtn.score_transform_type in (5, 6, 7):
+        words = "0 to 4 with horizon_generations: 5, 6 and 7 compare with the unperturbed world, whose tests are full"
+        checker.problem((*path, "score_transform_type"), str(gtn.score_transform_type), words)
 
 
 def _no_units(gtn: GTNSection, env: EnvSection, task: Task) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from envolve.core import rng
 from envolve.envs.nets.networks import MLPShape, forward, init_flat
 from envolve.envs.task import Task
 from envolve.outer.distil.policy import Policy, of_observation, play
+from envolve.outer.search.transforms import centred_ranks
 
 PAIRS, SIGMA, RATE, HIDDEN = 32, 0.1, 0.05, 32
 EPISODES = 2  # of each perturbation; both of a pair begin them alike
@@ -58,8 +58,7 @@ def evolve_policy(task: Task, real_steps: int, key: int) -> Evolved:
         if generation == 0:  # features differ in scale by orders of magnitude; the first generation says by how much
             scale = played.observations.std(0).clamp(min=1e-3)
         spent += int(played.steps.sum())
-        ranks = np.argsort(np.argsort(played.returns.mean(1), kind="stable"), kind="stable")
-        utility = torch.from_numpy(ranks / (2 * PAIRS - 1) - 0.5).float()
+        utility = torch.from_numpy(centred_ranks(played.returns.mean(1))).float()
         gradient = ((utility[:PAIRS] - utility[PAIRS:]) @ eps / (PAIRS * SIGMA)).unsqueeze(0)
         generation += 1
         adam(flat, -gradient, m, v, torch.tensor([generation]), torch.tensor([RATE], dtype=torch.float64))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from envolve.core.files import read_plain
 from envolve.envs.worlds.file import write_atomic
+from envolve.outer.exchange.backlog import completed
 from envolve.outer.exchange.engine import Engine, Unfit
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult, result_content, result_from
@@ -50,7 +51,7 @@ class Kept:
         missing = [chunk for chunk in chunks if chunk.chunk_id not in self._ended]
         new = {result.chunk_id: result for result in (self._engine.evaluate(missing, keep) if missing else [])}
         found = {**self._ended, **new}
-        return [found[chunk.chunk_id] for chunk in chunks]
+        return completed([found[chunk.chunk_id] for chunk in chunks])  # one kept, one failed: alike in their values
 
     def forget(self) -> None:
         """Removes the files: a checkpoint holds what they are good for."""

@@ -124,11 +124,13 @@ def judge(agents: list[dict[str, Any]], loss: str, goal: float) -> TrialResult:
     steps, episodes  x, how many it trained for; of one whose test return is short of solved_reward:
                      x (1 + d / (1 + d)), d the missing part of it
 
-    Failed agents count as the worst of the others. Without any, the configuration has failed.
+    Failed agents count as the worst of the others. If half of them failed, the configuration has: what the others
+    reach would be taken for what it is worth.
     """
     fine = [a for a in agents if not a["failed"]]
-    if not fine:
-        return TrialResult(math.inf, error=f"all {len(agents)} agents failed, the first: {agents[0]['failed']}")
+    if 2 * len(fine) <= len(agents):
+        reason = next(a["failed"] for a in agents if a["failed"])
+        return TrialResult(math.inf, error=f"{len(agents) - len(fine)} of {len(agents)} agents failed, one: {reason}")
     if loss == "return":
         losses = [-a["mean_return"] for a in fine]
     else:

@@ -68,11 +68,13 @@ class GoalTrials:
 
 def judge(e: CRLEvaluation, loss: str) -> TrialResult:
     """Mean over agents of 1 minus the share of episodes near the goal at least once (loss "success"), or of decisions
-    near it ("near"). Agents that diverged count as the worst of the others."""
+    near it ("near"). Agents that diverged count as the worst of the others; if half of them did, the configuration has
+    failed."""
     figures = {"success": e.success.mean(1), "near": (e.near / e.length).mean(1), "distance": e.distance.mean(1)}
     fine = figures["success"].isfinite().numpy()
-    if not fine.any():
-        return TrialResult(math.inf, error=f"all {len(fine)} agents diverged: their weights are not finite")
+    if 2 * fine.sum() <= len(fine):
+        words = f"{(~fine).sum()} of {len(fine)} agents diverged: their weights are not finite"
+        return TrialResult(math.inf, error=words)
     losses = 1 - figures[loss].numpy()
     losses = np.where(fine, losses, losses[fine].max())
     info = {name: float(figure.numpy()[fine].mean()) for name, figure in figures.items()}

@@ -100,7 +100,8 @@ class Ranking:
 
 
 def read_ranking(path: Path) -> list[Ranked]:
-    """Candidates in a scores.csv, the best first, those that always failed last."""
+    """Candidates in a scores.csv, the best first. Those that failed at all stand behind the others, the fewer failures
+    the further in front: the mean of the rounds in which a candidate did not fail would be too good."""
     found: dict[str, Ranked] = {}
     for row in csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")):
         ranked = found.setdefault(row["role"], Ranked(row["role"], [], []))
@@ -109,7 +110,7 @@ def read_ranking(path: Path) -> list[Ranked]:
             ranked.scores.append(score)
         else:
             ranked.reasons.append(row["reason"])
-    return sorted(found.values(), key=lambda r: (not r.scores, -r.mean if r.scores else 0, r.name))
+    return sorted(found.values(), key=lambda r: (len(r.reasons), -r.mean if r.scores else 0, r.name))
 
 
 def _rounds(path: Path, count: int) -> int:

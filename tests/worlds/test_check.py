@@ -88,6 +88,21 @@ def test_a_learner_is_compared_with_another_one() -> None:
     assert "another one, and not worse" in str(better) and "5 of the earlier check" in str(better)
 
 
+def right_in_nine_of_ten(env_id: str, steps: int, seed: int) -> check.Act:
+    return learner(0.9)(env_id, steps, seed)
+
+
+def test_processes_train_the_same_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "CONTEXTS", 1000)  # as in the processes
+    check.ends_of.cache_clear()
+    told: list[Any] = []
+    words: dict[str, Any] = {"worlds": ["CartPole-v1-bandit-2", "CartPole-v1-bandit-3"], "steps": 7, "seeds": [0, 1, 2]}
+    one = check.shares_of(right_in_nine_of_ten, **words)
+    two = check.shares_of(right_in_nine_of_ten, **words, workers=2, told=lambda *row: told.append(row))
+    assert one == two and list(one) == words["worlds"]
+    assert sorted(told) == [(world, seed, one[world][seed]) for world in words["worlds"] for seed in words["seeds"]]
+
+
 def test_one_world_of_two_is_enough_to_see_a_bug() -> None:
     """A learner that is right in the first world alone."""
 
@@ -114,8 +129,10 @@ def test_bad_input_costs_no_training() -> None:
     train = learner(1.0, calls)
     with pytest.raises(ValueError, match="like: found 'pppo', expected one of .*; did you mean ppo"):
         check_learner(train, "pppo")
-    with pytest.raises(ValueError, match="seeds: found 0, expected a number of agents"):
+    with pytest.raises(ValueError, match="seeds: found 0, expected at least 1"):
         check_learner(train, seeds=0)
+    with pytest.raises(ValueError, match="workers: found 0, expected at least 1"):
+        check_learner(train, workers=0)
     for shares in ({"CartPole-v1-bandit": [0.5, float("nan"), 1.0]}, {}):
         with pytest.raises(ValueError, match="expected a name, a function, or shares of agents by world"):
             check_learner(train, shares)

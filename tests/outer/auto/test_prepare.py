@@ -25,5 +25,8 @@ def test_a_report_of_its_family_alone_is_refused() -> None:
 
 def test_a_learner_that_the_world_evolves_with_is_refused() -> None:
     data = load_config(EVOLVED_WITH_DDQN).data
-    with pytest.raises(ConfigError, match="found ddqn, which the world evolves with, expected some of duelingddqn"):
-        _unseen_of(data, ["ddqn"], ["ddqn", "duelingddqn"], asked=True)
+    fitting = ["ddqn", "duelingddqn", "ppo"]
+    with pytest.raises(ConfigError, match="found ddqn, which the world evolves with, expected some of ppo"):
+        _unseen_of(data, ["ddqn"], fitting, asked=True)
+    with pytest.raises(ConfigError, match="found duelingddqn alone, of a family .*, expected one of ppo with it"):
+        _unseen_of(data, ["duelingddqn"], fitting, asked=True)

@@ -54,13 +54,26 @@ ROWS = [
 def test_figures_count_agents_that_failed_and_have_no_interval_of_equal_values() -> None:
     found = report.findings(ROWS, ["ppo"], 123)
     world = found.world["ppo"]
-    assert (world.mean, world.agents, world.failed) == (9.0, 4, 1)
-    assert world.interval is not None and world.interval[0] < 8.5 < 9.5 < world.interval[1]
+    assert (world.mean, world.agents, world.failed) == (7.0, 4, 1)  # of 8, 9, 10 and random actions' 1
+    assert world.interval is not None and world.interval[0] < 5 < 9 < world.interval[1]
     assert found.real_10x["ppo"].interval is None and found.real_10x["ppo"].steps == 1000
     assert found.random.mean == 1.0 and found.random.interval is not None
     content = report.as_json(found)
-    assert content["ppo"]["world"]["mean_return"] == 9.0 and len(content["ppo"]["world"]["interval"]) == 2
+    assert content["ppo"]["world"]["mean_return"] == 7.0 and len(content["ppo"]["world"]["interval"]) == 2
     assert json.loads(json.dumps(content, allow_nan=False)) == content
+
+
+def test_a_learner_whose_agents_all_failed_has_no_figure() -> None:
+    rows = [ROWS[0], *[row("ppo", WORLD, math.nan, failed="not finite") for _ in range(2)]]
+    world = report.findings(rows, ["ppo"], 123).world["ppo"]
+    assert math.isnan(world.mean) and (world.agents, world.failed) == (2, 2)
+
+
+@pytest.mark.parametrize("of", [("dqn", "ddqn"), ("ddqn", "dqn"), ("ddqn", "duelingddqn"), ("dqn", "duelingddqn")])
+def test_learners_of_one_family_are_kin_in_either_direction(of: tuple[str, str]) -> None:
+    one, other = of
+    assert unseen.related(one, [other]) and unseen.related(other, [one, "ppo"]) and unseen.related(one, [one])
+    assert not unseen.related(one, ["ppo"]) and not unseen.related("td3", [one])
 
 
 def test_real_steps_by_what_they_were_for() -> None:

@@ -15,6 +15,10 @@ def f(mean: float, low: float | None = None, high: float | None = None, steps: i
     return Figure(mean, None if low is None or high is None else (low, high), steps, 5, 0)
 
 
+def alone(mean: float) -> Figure:
+    return Figure(mean, None, 1000, 1, 0)
+
+
 def found(world: Figure, real: Figure, more: Figure, random: Figure | None = None) -> Findings:
     """more: with ten times the steps of ``real``, if it has any."""
     more = replace(more, steps=10 * more.steps)
@@ -43,6 +47,19 @@ CASES: list[tuple[str, Findings, list[str]]] = [
         "as fast",
         found(f(199), f(199), f(200), f(20, 15, 25)),
         ["saved no steps: ", "dqn on the", "takes 1,000"],
+    ),
+    ("one agent", found(alone(100), f(80, 78, 82), f(160, 150, 170)), ["not clear", "one agent is too few"]),
+    (
+        "one agent, far better",
+        found(alone(190), f(80, 78, 82), f(160, 150, 170)),
+        ["The world helped", "a single agent"],
+    ),
+    ("one agent, and nobody", found(alone(50), f(10, 8, 12), f(11, 8, 13)), ["It is not clear"]),
+    ("one agent on the task", found(f(20, 15, 25), f(21, 15, 27), alone(200)), ["did not help enough"]),
+    (
+        "some failed",
+        found(replace(f(60, 10, 99), failed=2), f(80, 78, 82), f(160, 150, 170)),
+        ["(2 of 5 agents failed"],
     ),
     ("equal values", found(f(200), f(9), f(200), f(20, 15, 25)), ["The world helped: ", "100 %"]),
 ]

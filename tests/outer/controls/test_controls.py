@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.envs.section import EnvSection
@@ -17,6 +18,7 @@ from envolve.envs.worlds.contextual_bandit import ContextualBandit
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.reward_network import RewardNetwork
 from envolve.envs.worlds.world import RealTask
+from envolve.outer.controls import direct
 from envolve.outer.controls.direct import EPISODES, PAIRS, evolve_policy
 from envolve.outer.controls.hand_made import HAND_MADE
 from envolve.outer.controls.values import optimal_values
@@ -160,6 +162,13 @@ def test_direct_evolution_spends_its_budget_and_repeats() -> None:
     assert 5000 <= first.steps < 5000 + most
     played = [play(CARTPOLE, e.policy, KEYS[:1], 5).returns for e in (first, again)]
     np.testing.assert_array_equal(*played)
+
+
+def test_equal_returns_give_direct_evolution_no_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradients: list[Tensor] = []
+    monkeypatch.setattr(direct, "adam", lambda flat, gradient, *rest: gradients.append(gradient))
+    evolve_policy(make_task("CartPole-v0", 3), 2 * PAIRS * EPISODES * 3 + 1, 11)  # no pole falls in three steps
+    assert len(gradients) == 2 and not any(g.any() for g in gradients)
 
 
 @pytest.mark.slow

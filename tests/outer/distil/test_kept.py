@@ -12,6 +12,7 @@ from envolve.outer.config.load import config_of
 from envolve.outer.distil import bandit
 from envolve.outer.distil.kept import FOLDER
 from envolve.outer.evaluate.networks import DISTIL
+from envolve.outer.exchange.backlog import completed
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import ChunkResult
 from envolve.outer.exchange.pairs import pack, unpack
@@ -123,6 +124,24 @@ def test_a_file_that_does_not_fit_is_said_and_its_expert_trained_again(
     assert trained == [2, 0]
     assert "2.pt is not used, and the expert is trained again" in caplog.text
     assert files(tmp_path / "run") == files(whole)
+
+
+class FirstFails(OneByOne):
+    """The first expert raises; the values of its result are completed among those that were sent together."""
+
+    def evaluate(self, chunks: Any, unfit: Any = None) -> list[ChunkResult]:
+        results = super().evaluate(chunks, unfit)
+        if chunks[0].mode != DISTIL:
+            return results
+        wrong = [ChunkResult.failed(c, "", "no memory") if c.chunk_id == 0 else r for c, r in zip(chunks, results)]
+        return completed(wrong)
+
+
+def test_an_expert_that_fails_after_a_restart_changes_nothing(config: Any, tmp_path: Path) -> None:
+    go(config, tmp_path / "whole", dispatcher=FirstFails())
+    stopped(config, tmp_path / "run", 2)
+    go(config, tmp_path / "run", resume=True, dispatcher=FirstFails())
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
 def test_a_result_that_is_refused_is_not_kept(config: Any, tmp_path: Path) -> None:

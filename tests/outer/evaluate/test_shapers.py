@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from envolve.outer.evaluate.shapers import candidate_of, params_of
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.reporting.summary import summary_text
 from envolve.outer.run import Run
-from envolve.outer.search.ranking import Ranking, read_ranking
+from envolve.outer.search.ranking import Ranking, ranking_text, read_ranking
 from envolve.outer.search.target import ranks
 from tests.envs.graphs import Graph
 from tests.outer.small import ROOT
@@ -224,6 +225,17 @@ def test_nes_moves_the_numbers_of_a_graph_file(tmp_path: Path) -> None:
     again = load_candidate(next((tmp_path / "run").glob("*.graph.json")))
     assert again.params is not None and dict(zip(again.param_names, again.params.tolist())) == saved["params"]
     assert saved["shaper"] == "tuned.graph.json" and set(saved["params"]) == {"weight", "bonus"}
+
+
+def test_a_candidate_that_fails_stands_behind_those_that_never_do(tmp_path: Path) -> None:
+    rows = [("fragile", 9.0, ""), ("solid", 5.0, ""), ("worse", 4.0, ""), ("broken", math.nan, "raised")]
+    lines = [f"{name},{score},{why}" for name, score, why in rows]
+    lines += [f"{name},{score},{why}" for name, score, why in [("fragile", math.nan, "diverged"), *rows[1:]]]
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(["role,score,reason", *lines, ""]))
+    ranked = read_ranking(path)
+    assert [r.name for r in ranked] == ["solid", "worse", "fragile", "broken"]
+    assert "3     fragile  9  failed 1 of 2: diverged" in ranking_text(ranked, "Cartpole", 2, 1.0)
 
 
 def test_a_folder_of_graph_files_is_ranked(tmp_path: Path) -> None:

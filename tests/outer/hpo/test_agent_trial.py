@@ -107,4 +107,11 @@ def test_failed_agents_count_as_the_worst_of_the_others():
     agents = [agent(-20.0), agent(-40.0), agent(math.nan, failed="diverged")]
     assert judge(agents, "return", -20.0).loss == pytest.approx((20 + 40 + 40) / 3)
     nobody = judge([agent(math.nan, failed="diverged")] * 3, "return", -20.0)
-    assert nobody.loss == math.inf and nobody.error == "all 3 agents failed, the first: diverged"
+    assert nobody.loss == math.inf and nobody.error == "3 of 3 agents failed, one: diverged"
+
+
+def test_a_configuration_of_which_half_fails_has_failed():
+    """One agent of 200 and 19 that diverged would be better than 20 of 199."""
+    lucky = judge([agent(200.0), *[agent(math.nan, failed="diverged")] * 19], "return", 195.0)
+    assert lucky.loss == math.inf and lucky.error == "19 of 20 agents failed, one: diverged"
+    assert judge([agent(200.0), agent(math.nan, failed="diverged")], "return", 195.0).loss == math.inf

@@ -118,8 +118,10 @@ def test_losses() -> None:
     result = judge(e, "success")
     assert result.loss == pytest.approx((0 + 1 + 1) / 3) and result.info["failed"] == 1
     assert result.info["success"] == 0.5 and result.info["near"] == 0.25
+    e.success[1:].fill_(nan)
+    assert judge(e, "near").loss == math.inf and "2 of 3 agents diverged" in judge(e, "near").error
     e.success.fill_(nan)
-    assert "all 3 agents diverged" in judge(e, "near").error
+    assert "3 of 3 agents diverged" in judge(e, "near").error
 
 
 @pytest.mark.slow

@@ -108,11 +108,32 @@ def test_values_come_back_in_the_members_order():
          "contextual_bandit: found true, expected false: a reward network keeps"),
         ("agents.gtn.horizon_generations=5 agents.gtn.horizon_start=201",
          "horizon_start: found 201, expected at most max_steps, 200"),
+        ("agents.gtn.search=snes",
+         "num_grad_evals: found 1, expected a multiple of 2, the number of learners: search snes"),
+        ("agents.gtn.estimator=published agents.gtn.num_grad_evals=3",
+         "num_grad_evals: found 3, expected a multiple of 2, the number of learners: estimator published"),
+        ("agents.gtn.search=random agents.gtn.num_grad_evals=2 agents.gtn.horizon_generations=5",
+         "horizon_generations: found 5, expected 0: search random compares worlds of all generations"),
+        ("agents.gtn.estimator=published agents.gtn.num_grad_evals=2 agents.gtn.horizon_generations=5 "
+         "agents.gtn.score_transform_type=7",
+         "score_transform_type: found 7, expected 0 to 4 with horizon_generations"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(override, words):
     with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
         config(*override.split(" "))
+
+
+def test_what_compares_worlds_with_the_same_learners_is_welcome():
+    for words in (
+        ["agents.gtn.search=sep_cma", "agents.gtn.num_grad_evals=4"],
+        ["agents.gtn.estimator=published", "agents.gtn.num_grad_evals=2", "agents.gtn.score_transform_type=3"],
+        ["agents.gtn.estimator=antithetic"],
+    ):
+        warnings = config(*words, "agents.gtn.num_orig_evals=8").warnings
+        assert not [text for text in warnings if "learners" in text]
+    (warning,) = config("agents.gtn.num_orig_evals=7").warnings
+    assert "2 learners share 7 agents of the unperturbed world unevenly" in warning
 
 
 def test_all_learners():
