@@ -2,6 +2,7 @@
 """What a world is worth: evolved, distilled, or no world at all, at equal real steps.
 
     python3 benchmarks/worlds/equal_price.py [--out DIR] [--seeds 5] [--budgets 100000] [--only-tasks NAME ...]
+                                             [--only-arms ARM ...]
     python3 benchmarks/worlds/equal_price.py --out DIR --table         the table of what is there
 
 Every arm may spend as many steps on the task. A search ends with the generation that exceeds the budget.
@@ -204,7 +205,8 @@ def figure(values: Sequence[float]) -> str:
 
 def work(args: argparse.Namespace, run: Callable[..., dict[str, Any]] = cell) -> None:
     """All cells that are missing, seeds first."""
-    names = [(t, a, b, s) for s in range(args.seeds) for b in args.budgets for t in args.only_tasks for a in ARMS]
+    tasks, arms = args.only_tasks, args.only_arms
+    names = [(t, a, b, s) for s in range(args.seeds) for b in args.budgets for t in tasks for a in arms]
 
     def shown(row: dict[str, Any]) -> str:
         return ", ".join(f"{k} {v:.1f}" for k, v in row["returns"].items()) + f"; {row['real_steps']:,} real steps"
@@ -219,6 +221,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--budgets", type=int, nargs="+", default=[100_000], help="real steps (%(default)s)")
     parser.add_argument("--steps", type=int, default=10_000, help="of an agent in a world (default: %(default)s)")
     parser.add_argument("--only-tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--only-arms", nargs="+", choices=ARMS, default=list(ARMS))
     return parser
 
 

@@ -107,7 +107,9 @@ class GTNSection:
         20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0, le=10**6
     )
     other_agents: str = option(
-        "", "further learners beside agent_name, separated by spaces; a world's score is the mean over all learners"
+        "",
+        "further learners beside agent_name, separated by spaces, which take turns by the pair of worlds. Without "
+        "pairs num_grad_evals is a multiple of the number of learners: all worlds have the same ones",
     )
     best_paid_share: float = option(
         0.0,
