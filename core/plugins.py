@@ -97,7 +97,7 @@ def _execute(path: str, data: bytes, sha256: Optional[str]) -> Source:
     if name not in sys.modules:
         try:
             module_of(name, os.path.abspath(path), data)
-        except Exception as e:
+        except (Exception, SystemExit) as e:  # a file may call sys.exit or argparse when it is imported
             raise PluginError(f"{place(e, path)}: {said(e)}") from e
     _sources[found] = data
     return Source(path, found, sys.modules[name])

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import torch
 import yaml
 from rich.console import Console
 
+from envolve.core import plugins as core_plugins
 from envolve.core.files import read_text
 from envolve.envs.outside.build import OutsideError, check_configured, is_outside
 from envolve.envs.task import Task
@@ -79,13 +81,13 @@ def evolve(
 
     Raises ConfigError (all that is wrong with the configuration, a line each), RunError, OSError.
     """
+    seed = None if seed is None else whole("seed", seed)
+    workers = None if workers is None else whole("workers", workers, 1, 10_000)
     checked = _config(config, seed, overrides, resume, minutes, workers)
     if ranks(checked.data):
         raise ConfigError([f"{checked.path}: its shapers are files without PARAMS, which are ranked: envolve.rank"])
     check_device(checked.data["device"])
     _reachable(checked)
-    if workers is not None and not 1 <= workers <= 10_000:
-        raise ConfigError([f"workers: found {workers}, expected at least 1 and at most 10000"])
     run_dir = Path(resume) if resume is not None else _begin(checked, Path(results_dir))
     for warning in checked.warnings:
         log.info("%s", warning)
@@ -131,11 +133,15 @@ def _config(
         if not path.is_file():
             raise ConfigError([f"resume: found no {CONFIG_FILE} in {str(resume)!r}, expected the folder of a run"])
         return load_config(path)
+    if isinstance(overrides, str):
+        overrides = [overrides]
     texts = [f"{k}={_yaml(v)}" for k, v in overrides.items()] if isinstance(overrides, Mapping) else list(overrides)
     if isinstance(config, str) and is_outside(config):
         from envolve.outer.auto.choice import Choice
-        from envolve.outer.auto.prepare import prepare
+        from envolve.outer.auto.prepare import BOUNDS, prepare
 
+        if not BOUNDS[0] <= minutes <= BOUNDS[1]:
+            raise ConfigError([f"minutes: found {minutes:g}, expected at least {BOUNDS[0]} and at most {BOUNDS[1]:g}"])
         count = workers or len(os.sched_getaffinity(0))
         choice = Choice(seconds=60.0 * minutes, seed=0 if seed is None else seed, workers=count)
         return prepare(config, choice, overrides=texts, quick=True).config
@@ -206,6 +212,18 @@ def _result(run_dir: Path, summary: RunSummary) -> Result:
     )
 
 
+def whole(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A whole number, of Python or NumPy, as Python's. Raises ConfigError."""
+    try:
+        number = index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number <= most:
+        end = f" and at most {most}" if most < 2**63 - 1 else ""
+        raise ConfigError([f"{name}: found {value!r:.80}, expected a whole number of at least {least}{end}"])
+    return number
+
+
 def load_world(
     path: str | os.PathLike[str],
     max_steps: int | None = None,
@@ -216,10 +234,15 @@ def load_world(
     """An evolved world as a Gymnasium environment, for any learner.
 
     max_steps: of an episode; default: as evolved. gamma: discount of the agent to be trained in a potential reward
-    network; default: as evolved. code_from: the folder of a run on a task of your own, whose file there may be
-    executed; a world file alone never executes anything. Raises WorldFileError.
+    network; default: as evolved. code_from: the folder of a run on a task of your own, or that of the runs, whose file
+    there may be executed; a world file alone never executes anything. Raises WorldFileError, ConfigError.
     """
     from envolve.envs.worlds.export import WorldEnv
+
+    if max_steps is not None:
+        whole("max_steps", max_steps, 1)
+    if gamma is not None and not 0 < gamma <= 1:
+        raise ConfigError([f"gamma: found {gamma}, expected above 0 and at most 1"])
 
     file = read(path, code_from)
     if file.kind == "rn":  # each of its steps is one of the task
@@ -230,7 +253,11 @@ def load_world(
 def read(path: str | os.PathLike[str], code_from: str | os.PathLike[str] | None) -> WorldFile:
     """A world file, checked. Raises WorldFileError, ConfigError."""
     if code_from is not None:
-        load_config(Path(code_from) / CONFIG_FILE)  # registers what its ``plugins`` list, if the checksums fit
+        folder = Path(code_from)
+        if (folder / CONFIG_FILE).exists() or not folder.is_dir():
+            load_config(folder / CONFIG_FILE)  # registers what its ``plugins`` list, if the checksums fit
+        else:
+            core_plugins.allow(folder)  # the folder of the runs
     try:
         return read_world(os.fspath(path))
     except WorldFileError as e:

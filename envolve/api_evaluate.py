@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envolve.api import check_task, read
+from envolve.api import check_task, read, whole
 from envolve.experiments.evaluate_proxy import Args, exploration_of, measure, prepared, said
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.evaluate.device import check_device
@@ -57,15 +57,14 @@ def evaluate(
 ) -> Evaluation:
     """Train fresh agents in a world and test them on the real task; as many beside them on the task itself.
 
-    world: a model.pt. agent: ddqn, td3, ql, ... ; default: the one the world was evolved with. real: also train on the
-    task. threads: of the CPU, 0: all; they change no figure. vary_hp: every agent draws its own hyperparameters.
-    code_from: as of :func:`load_world`. The seeds are none that the evolution has seen.
+    world: a model.pt. agent: ddqn, td3, ql, ... ; default: the one the world was evolved with, with the hyperparameters
+    of the configuration. real: also train on the task. threads: of the CPU, 0: all; they change no figure. vary_hp:
+    every agent draws its own hyperparameters, as with ``agent="ddqn_vary"``. code_from: as of :func:`load_world`. The
+    seeds are none that the evolution has seen.
 
     Raises WorldFileError, ConfigError.
     """
-    for name, value, least in (("agents", agents, 1), ("seed", seed, 0), ("threads", threads, 0)):
-        if value < least:
-            raise ConfigError([f"{name}: found {value}, expected at least {least}"])
+    agents, seed, threads = whole("agents", agents, 1), whole("seed", seed), whole("threads", threads)
     file = read(world, code_from)
     check_task(file)
     args = Args(Path(file.path), agent=agent, num_agents=agents, vary_hp=vary_hp, real=real, seed=seed)

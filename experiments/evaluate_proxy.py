@@ -18,7 +18,7 @@ import json
 import logging
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -102,7 +102,9 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
     Raises ConfigError, e.g. for an agent that does not exist or cannot learn this task.
     """
     stored = str(stored_gtn(world).get("agent_name", "")).lower().removesuffix(VARY_SUFFIX)
-    name = (args.agent or stored).lower().removesuffix(VARY_SUFFIX)
+    asked = (args.agent or stored).lower()
+    name = asked.removesuffix(VARY_SUFFIX)
+    args = replace(args, vary_hp=args.vary_hp or name != asked)
     learner = split_agent_name(name).learner
 
     random_episodes = too_many_random_episodes(world, learner) if args.stop != "early-out" else 0

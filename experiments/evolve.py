@@ -139,6 +139,7 @@ def check(args: Args) -> None:
 def planned(args: Args) -> Prepared:
     """Raises ConfigError."""
     quick = QUICK if args.quick else {"minutes": 30.0, "agents": None, "steps": None}
+    defaulted = tuple(name for name in ("agents", "steps") if args.quick and not getattr(args, name))
     choice = Choice(
         seconds=60.0 * (args.minutes or float(quick["minutes"] or 0.0)),
         world=args.world,
@@ -149,6 +150,7 @@ def planned(args: Args) -> Prepared:
         workers=args.workers or len(os.sched_getaffinity(0)),
         agents=args.agents or quick["agents"],  # type: ignore[arg-type]
         steps=args.steps or quick["steps"],  # type: ignore[arg-type]
+        quick=defaulted,
     )
     print(f"note: measuring {args.env} ...", file=sys.stderr)
     return prepare(

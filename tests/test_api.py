@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 import envolve
 from envolve.agents.off_policy.ddqn import DDQN
+from envolve.api import whole
 from envolve.outer.config.load import config_of, load_config
 from envolve.outer.search.openai_es import OpenAIES
 from tests.outer.small import CLIFF, GRIDWORLD_FILE
@@ -66,13 +69,25 @@ def test_dict_is_a_configuration_and_problems_name_its_keys() -> None:
         ({"config": "no_such.yaml"}, "no_such.yaml: found no readable file"),
         ({"config": "x.yaml", "resume": "y"}, "resume goes on with the configuration of its run: found config"),
         ({"resume": "/nowhere"}, "resume: found no config.yaml in '/nowhere'"),
-        ({"config": GRIDWORLD_FILE, "workers": 0}, "workers: found 0, expected at least 1"),
+        ({"config": GRIDWORLD_FILE, "workers": 0}, "workers: found 0, expected a whole number of at least 1 and at"),
+        ({"config": GRIDWORLD_FILE, "workers": 1.5}, "workers: found 1.5, expected a whole number"),
+        ({"config": GRIDWORLD_FILE, "seed": "one"}, "seed: found 'one', expected a whole number"),
+        ({"config": GRIDWORLD_FILE, "overrides": "agents.gtn.max_iterations=x"}, "max_iterations: found 'x', expected"),
+        ({"config": "gymnasium:CartPole-v1", "minutes": 0}, "minutes: found 0, expected at least 0.05"),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments: dict, words: str) -> None:
     with pytest.raises(envolve.ConfigError) as caught:
         envolve.evolve(**arguments)
     assert words in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    raw = yaml.safe_load(GRIDWORLD_FILE.read_text())
+    raw["agents"]["gtn"].update(max_iterations=np.int64(3), noise_std=np.float64(0.25))
+    gtn = config_of(raw).data["agents"]["gtn"]
+    assert (gtn["max_iterations"], gtn["noise_std"]) == (3, 0.25) and type(gtn["max_iterations"]) is int
+    assert whole("seed", np.int64(2), 1) == 2 and type(whole("seed", np.int64(2))) is int
 
 
 def test_evolve_stop_resume_load_evaluate(tmp_path: Path, warm: None) -> None:
@@ -82,12 +97,28 @@ def test_evolve_stop_resume_load_evaluate(tmp_path: Path, warm: None) -> None:
     )
     assert result.run_dir.parent == tmp_path and result.world.name == "model.pt" and result.generations == 2
     assert len(result.scores) == 2 and len(result.real_returns) == 3 and result.score == max(result.scores)
+    for arguments, words in (
+        ({"max_steps": 0}, "max_steps: found 0"),
+        ({"gamma": 5.0}, "gamma: found 5.0, expected above 0"),
+        ({"gamma": math.nan}, "gamma: found nan"),
+        ({"code_from": "/nowhere"}, "found no readable file"),
+    ):
+        with pytest.raises(envolve.ConfigError, match=words):
+            envolve.load_world(result.world, **arguments)
+    assert envolve.load_world(result.world, code_from=tmp_path).max_steps > 0, "the folder of the runs"
     observation, _ = envolve.load_world(result.world).reset(seed=0)
     assert observation == 36
     figures = envolve.evaluate(result.world, agents=2, real=False, threads=1)
     assert figures.agent == "ql" and len(figures.world.returns) == 2 and figures.real is None
     with pytest.raises(envolve.ConfigError, match="^agent: found 'dqnn', expected an agent that exists"):
         envolve.evaluate(result.world, agent="dqnn")
+
+
+def test_a_file_that_exits_when_it_is_imported_does_not_end_the_script(tmp_path: Path) -> None:
+    path = tmp_path / "exits_at_once.py"
+    path.write_text("import argparse\nargparse.ArgumentParser().parse_args(['--what'])")
+    with pytest.raises(envolve.ConfigError, match=r"exits_at_once.py:2: SystemExit: 2"):
+        config_of({**yaml.safe_load(GRIDWORLD_FILE.read_text()), "env_name": f"{path}:Line"})
 
 
 def test_class_in_the_running_script_is_for_the_master_only(monkeypatch) -> None:

@@ -14,6 +14,7 @@ not seen. Axes: n agents of the learner, m agents to compare them with.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,7 @@ from gymnasium.vector.utils import batch_space
 
 from envolve.core.registry import nearest
 from envolve.worlds.policy import policy
-from envolve.worlds.shelf import NAMESPACE, make_vec, open_world
+from envolve.worlds.shelf import NAMESPACE, TENSORS, make_vec, open_world
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -235,10 +236,12 @@ def title(name: str) -> str:
 
 
 def short(worlds: Iterable[str]) -> list[str]:
-    """Names without the namespace, all of worlds that there are: an unknown one costs no training. Raises
-    WorldError."""
+    """Names without the namespace, all of worlds that there are: an unknown one costs no training. Raises WorldError,
+    ValueError."""
     out = [world.removeprefix(f"{NAMESPACE}/") for world in worlds]
     for world in out:
+        if world.endswith(TENSORS):
+            raise ValueError(f"worlds: found the file {world:.200}, expected a name, as gymnasium.make takes no file")
         ends_of(world)
     return out
 
@@ -284,10 +287,10 @@ def _at_once(train: Train, steps: int, jobs: Sequence[Job], workers: int) -> Ite
             yield waiting[future], future.result()
 
 
-def share(act: Act, world: str) -> float:
+def share(act: Act, world: str | os.PathLike[str]) -> float:
     """The share of a world's reward that an agent earns: 0 as random actions, 1 as the policy that the world holds.
     Actions of a Box are clipped to its bounds. Raises ValueError, WorldError."""
-    (name,) = short([world])
+    name = os.fspath(world).removeprefix(f"{NAMESPACE}/")
     random, best = ends_of(name)
     return (earned(name, lambda x: np.stack([action_of(act(row), name) for row in x])) - random) / (best - random)
 
@@ -314,7 +317,15 @@ def action_of(action: Any, world: str) -> np.ndarray:
     if value.size != int(np.prod(space.shape or ())):
         raise ValueError(f"act: found an action of shape {value.shape}, expected one of {space}")
     value = value.reshape(space.shape or ())
-    return np.clip(value, space.low, space.high) if isinstance(space, spaces.Box) else value
+    if isinstance(space, spaces.Box):
+        right = value.dtype.kind in "biuf" and bool(np.isfinite(value).all())
+        value = np.clip(value, space.low, space.high) if right else value
+    else:
+        value = value.astype(np.int64) if value.dtype == bool else value
+        right = value.dtype.kind in "iu" and bool(space.contains(value))
+    if not right:
+        raise ValueError(f"act: found {str(action):.80}, expected one of {space}")
+    return value
 
 
 def rank_sum(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:

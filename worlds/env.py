@@ -124,7 +124,7 @@ class ZooVectorEnv(VectorEnv[np.ndarray, Any, Any]):
         own, space = self.world.action, self.action_space
         actions = np.asarray(actions, space.dtype if own.n == 0 else None)
         if actions.shape != space.shape or not self._within(actions):
-            raise ValueError(f"actions {actions!r}: expected a sample of {space}")
+            raise ValueError(f"actions {str(actions):.80}: expected a sample of {space}")
         return own.codes(actions)
 
     def _within(self, actions: np.ndarray) -> bool:

@@ -7,6 +7,7 @@ The twin with torch is ``envs/worlds/best_paid.py``. Axes: N observations, A inp
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ Policy = Callable[[np.ndarray], Any]
 """Observation [*shape] or flat [F] -> action of the space; [N, *shape] or [N, F] -> actions [N, ...]."""
 
 
-def policy(name: str, normalised: bool = False) -> Policy:
+def policy(name: str | os.PathLike[str], normalised: bool = False) -> Policy:
     """The policy of the world ``name``, for observations of the world and of ``make_task``, both with or without
     ``normalised``. Raises WorldError."""
     return policy_of(seen(name, normalised))

@@ -6,6 +6,7 @@ A world is a pair of files in ``data/``: ``<name>.safetensors`` and its card ``<
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -49,9 +50,10 @@ def path_of(name: str) -> Path:
     return DATA / f"{short}{TENSORS}"
 
 
-def open_world(name: str) -> ZooWorld:
+def open_world(name: str | os.PathLike[str]) -> ZooWorld:
     """A world of the shelf, which is read once, or of any file that ends with .safetensors, which may be written anew.
     Raises WorldError."""
+    name = os.fspath(name)
     return read_world(Path(name)) if name.endswith(TENSORS) else _of_the_shelf(name)
 
 
@@ -60,9 +62,11 @@ def _of_the_shelf(name: str) -> ZooWorld:
     return read_world(path_of(name))
 
 
-def card(name: str) -> dict[str, Any]:
-    """How a world was made, what it cost, and what agents reach that trained in it. Raises WorldError."""
-    path = path_of(name).with_suffix(CARD)
+def card(name: str | os.PathLike[str]) -> dict[str, Any]:
+    """How a world was made, what it cost, and what agents reach that trained in it. name: of the shelf, or a file that
+    has its card beside it. Raises WorldError."""
+    name = os.fspath(name)
+    path = (Path(name) if name.endswith(TENSORS) else path_of(name)).with_suffix(CARD)
     try:
         content = json.loads(read_text(path))
     except (OSError, ValueError) as e:
@@ -89,7 +93,7 @@ def make_vec(name: str, num_envs: int, normalised: bool = False, **options: Any)
     return ZooVectorEnv(seen(name, normalised), num_envs, **options)
 
 
-def seen(name: str, normalised: bool) -> ZooWorld:
+def seen(name: str | os.PathLike[str], normalised: bool) -> ZooWorld:
     """A world with the observations that agents see. Raises WorldError."""
     world = open_world(name)
     return units.normalised(world) if normalised else world

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ from envolve.worlds.units import box, units_of
 LIMIT = 1000  # steps of an episode where the task sets no limit
 
 
-def make_task(name: str, normalised: bool = False, **options: Any) -> gymnasium.Env[Any, Any]:
+def make_task(name: str | os.PathLike[str], normalised: bool = False, **options: Any) -> gymnasium.Env[Any, Any]:
     """The environment of Gymnasium whose policy the world ``name`` teaches: with the wrappers that the world was made
     for, flat observations [F], and an end, after LIMIT steps where the task sets none. normalised: for agents of the
     world that ``gymnasium.make("envolve/NAME", normalised=True)`` makes; options: of ``gymnasium.make``. Raises

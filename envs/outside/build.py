@@ -184,7 +184,7 @@ def _wrapper(text: str) -> type:
         found = importlib.import_module(module)
     except ModuleNotFoundError as e:
         raise OutsideError(f"wrapper {text}: {_missing(e.name or module)}") from e
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise OutsideError(f"wrapper {text}: {_said(e)}") from e
     known = [k for k, v in vars(found).items() if isinstance(v, type) and issubclass(v, gymnasium.Wrapper)]
     if name not in known:

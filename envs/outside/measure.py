@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 import numpy as np
 
 from envolve.core import plugins
+from envolve.core.environ import search_path, words_of
 from envolve.envs.outside import spaces
 from envolve.envs.outside.build import OutsideError, class_in, file_and_class, maker
 from envolve.envs.outside.flat import Flat, FlatError
@@ -33,6 +34,7 @@ SECONDS = 600.0  # until the process is ended
 LARGEST = float(np.finfo(np.float32).max)
 ONE_IN = 5  # calls that may fail; the rest still says what the environment is like
 FEW_CALLS = 20  # of which the failed ones say little
+LUCKLESS = 10  # episodes of which none came to an end
 RAISED, MOST_WORDS = "raised", 400  # entry of what is measured, only where calls failed: the first, and how many
 T = TypeVar("T")
 
@@ -54,11 +56,10 @@ def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional
         "env_kwargs": section.get("env_kwargs") or {},
         "wrappers": section.get("wrappers") or [],
     }
-    command = [sys.executable, "-m", "envolve.envs.outside.measure"]
-    environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
+    environ = dict(os.environ, PYTHONPATH=search_path(), OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            command,
+            words_of("envolve.envs.outside.measure"),
             input=json.dumps(request).encode(),
             capture_output=True,
             timeout=SECONDS,
@@ -186,7 +187,7 @@ class _Sample:
         self.returns: List[float] = []  # of episodes that ended
         self.truncated: List[int] = []  # their lengths, of those that a limit ended
         self.numeric: Dict[str, bool] = {}
-        episode, total, length, over = 0, 0.0, 0, True
+        episode, total, length, over, failed = 0, 0.0, 0, True, 0
         began = time.process_time()
         for _ in range(STEPS):
             if len(self.rewards) >= LEAST_STEPS and over and time.process_time() - began > SLOW:
@@ -201,7 +202,9 @@ class _Sample:
                 total, length, over = 0.0, 0, False
             after = calls.step(calls.flat.random_action(random))
             if after is None:
-                over = True
+                over, failed = True, failed + 1
+                if failed >= LUCKLESS and not self.returns:
+                    raise FlatError(f"{calls.words()}: {failed} of {failed} episodes failed")
                 continue
             observation, reward, terminated, truncated, info = after
             self.observations.append(observation)

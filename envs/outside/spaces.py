@@ -140,6 +140,8 @@ def observation_of(space: Any) -> Json:
         return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype), "text": str(space)[:200],
                 "low": [_bound(x) for x in low], "high": [_bound(x) for x in high]}  # fmt: skip
     known = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    if not _leaves(space):
+        raise SpaceError(f"found observations {_short(space)} without any part, expected at least one number")
     flat = spaces.flatten_space(space) if all(isinstance(part, known) for part in _leaves(space)) else None
     if not isinstance(flat, spaces.Box):
         kinds = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
@@ -161,7 +163,10 @@ def action_of(space: Any) -> Json:
         if size < 1 or size > MAX_FEATURES:
             raise SpaceError(f"found actions of {size} numbers, expected 1 to {MAX_FEATURES}")
         low, high = (np.asarray(x, np.float64).reshape(-1) for x in (space.low, space.high))
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
+        if (high <= low).any():
+            words = "wrap the environment in an ActionWrapper that leaves out an action that is always the same"
+            raise SpaceError(f"found actions {_short(space)} with low >= high, expected low < high: {words}")
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
             words = "wrap the environment in an ActionWrapper whose action_space is a Box with finite low and high"
             raise SpaceError(f"found actions without finite bounds, {_short(space)}, expected bounded ones: {words}")
         return {

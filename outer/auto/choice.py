@@ -20,4 +20,5 @@ class Choice:
     workers: int = 1
     agents: int | None = None  # of each kind at each place; None: as many as there is time for
     steps: int | None = None  # of each in the world; None: the same
+    quick: tuple[str, ...] = ()  # the fields of these that --quick has set
     learners: tuple[str, ...] = ()  # the unseen ones; (): as many kinds as there is time for

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from envolve.core import plugins
+from envolve.core.environ import search_path, words_of
 from envolve.envs.outside.build import OutsideError, file_and_class
 from envolve.envs.outside.spaces import read_observation
 from envolve.envs.task import make_task, mark_of
@@ -97,10 +97,10 @@ def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[st
     that this took. data: a resolved configuration of the world that shall evolve. Raises OutsideError."""
     files = [base64.b64encode(content).decode() for content in _own_files(data)]
     request = {"data": data, "learners": learners, "quick": quick, "files": files}
-    environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
+    environ = dict(os.environ, PYTHONPATH=search_path(), OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "envolve.outer.auto.probe"],
+            words_of("envolve.outer.auto.probe"),
             input=json.dumps(request).encode(),
             capture_output=True,
             timeout=PROBE_SECONDS,

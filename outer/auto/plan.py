@@ -167,11 +167,14 @@ def _longer(facts: Facts, choice: Choice, parts: dict[str, float]) -> str:
     unasked = Choice(choice.seconds)
     names = ("agents", "steps", "learners", "world", "learner", "search")
     asked = [name for name in names if getattr(choice, name) != getattr(unasked, name)]
+    if choice.quick:
+        asked = ["quick", *(name for name in asked if name not in choice.quick)]
     largest = max(parts, key=lambda name: parts[name])
     why = f"its largest part is {largest}, about {_minutes(parts[largest])}"
     if facts.step_seconds >= SLOW_STEP:
         why += f", for a step of the environment takes {facts.step_seconds * 1e3:.3g} ms"
-    least = "what was asked for by --" + " and --".join(asked) + " takes, at least" if asked else "the least plan"
+    takes = "take" if len(asked) > 1 else "takes"
+    least = f"the least that --{' and --'.join(asked)} {takes}" if asked else "the least plan"
     asked_for = f"NOT the {_minutes(choice.seconds)} that were asked for"
     return f"time: {_minutes(sum(parts.values()))}, {asked_for}: this is {least}; {why}"
 

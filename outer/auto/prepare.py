@@ -58,7 +58,7 @@ def prepare(
     name = env if is_outside(env) else PREFIX + env
     section = {"wrappers": list(wrappers), "env_kwargs": dict(env_kwargs or {})}
     measured = _measured(name, section, choice.seed)
-    facts = facts_of(name, measured["measured"], len(os.sched_getaffinity(0)))
+    facts = _as_set(facts_of(name, measured["measured"], len(os.sched_getaffinity(0))), overrides)
     library = peers.installed()
     fitting = unseen_learners(facts.continuous, [], library)
     for learner in learners:
@@ -67,7 +67,8 @@ def prepare(
             if learner in unseen_learners(facts.continuous, [], True) and not library:
                 words += "; Stable-Baselines3, which has it, is not installed"
             raise ConfigError([words])
-    choice = replace(choice, init=_init_of(overrides, choice.init), learners=tuple(learners))
+    init = _set(overrides, "agents", "gtn", "init")
+    choice = replace(choice, init=init if init in INITS else choice.init, learners=tuple(learners))
     first = _unseen(plan(facts, choice, fitting, library), fitting, learners)
     data = _checked(plan(facts, choice, first, library), measured, overrides)[0].data
     kinds = _unseen_of(data, first, fitting, bool(learners))
@@ -121,13 +122,24 @@ def check_names(env: str, choice: Choice, learners: Sequence[str]) -> None:
         raise ConfigError([f"--init: found {DISTILLED}, expected random: an {choice.world} cannot hold a policy"])
 
 
-def _init_of(overrides: Sequence[str], init: str) -> str:
-    """The first world as ``--set agents.gtn.init=...`` names it: the plan is made for that one."""
+def _set(overrides: Sequence[str], *path: str) -> Any:
+    """What ``--set`` says of a key that the plan depends on; None: nothing. Raises ConfigError."""
+    found = None
     for text in overrides:
         key, value = split_override(text)
-        if override_path(key) == ("agents", "gtn", "init") and value in INITS:
-            init = value
-    return init
+        if override_path(key) == path:
+            found = override_value(key, value)
+    return found
+
+
+def _as_set(facts: Facts, overrides: Sequence[str]) -> Facts:
+    """The facts as ``--set`` changes them. Values that are none are refused with the configuration."""
+    steps, solved = (_set(overrides, "envs", facts.env, key) for key in ("max_steps", "solved_reward"))
+    if type(steps) is int and steps > 0:
+        facts = replace(facts, max_steps=steps, random_length=min(facts.random_length, float(steps)))
+    if type(solved) in (int, float):
+        facts = replace(facts, solved_reward=float(solved))
+    return facts
 
 
 def _unseen(made: EvolvePlan, fitting: list[str], asked: Sequence[str]) -> list[str]:

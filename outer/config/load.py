@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
 import yaml
 
 from envolve.core import plugins
@@ -165,7 +166,14 @@ def config_of(values: Mapping[str, Any], overrides: Sequence[str] = (), name: st
 
     Raises ConfigError.
     """
-    return _checked(copy.deepcopy(dict(values)), overrides, name, {}, {(): name}, FilePath())
+    return _checked(_plain(copy.deepcopy(dict(values))), overrides, name, {}, {(): name}, FilePath())
+
+
+def _plain(value: Any) -> Any:
+    """A mapping whose numbers may be NumPy's -> one of Python's."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _checked(

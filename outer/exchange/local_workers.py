@@ -17,19 +17,13 @@ from typing_extensions import Self
 
 from envolve.core import commands
 from envolve.core.child import Child
+from envolve.core.environ import search_path
 from envolve.core.supervisor import RestartPolicy, StartError, Supervisor
 from envolve.outer.exchange.machine import ExchangeError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "experiments" / "worker.py"
 POLICY = RestartPolicy()
 STOP_SECONDS = 2.2  # from SIGTERM to SIGKILL; a worker ends by itself within 1.5 s, but a process may be stopped
-
-
-def search_path() -> str:
-    """PYTHONPATH with which a child finds the modules that this process finds: the folders of its own ``sys.path``, the
-    current one too where it counts. A package of the user's own may lie there that an environment is made from."""
-    folders = (os.path.abspath(path) for path in sys.path)
-    return os.pathsep.join(path for path in folders if os.path.isdir(path) and os.pathsep not in path)
 
 
 class LocalProcesses:

@@ -35,7 +35,8 @@ def row(out: Path, name: str, arm: str, budget: int, seed: int, steps: int) -> d
 
 
 def test_cells_are_run_once_and_shown_with_their_intervals(tmp_path: Path) -> None:
-    args = argparse.Namespace(out=tmp_path, seeds=5, budgets=[1000], only_tasks=["CartPole-v0"], steps=10)
+    tasks = ["CartPole-v0"]
+    args = argparse.Namespace(out=tmp_path, seeds=5, budgets=[1000], only_tasks=tasks, only_arms=ARMS, steps=10)
     seen: list[int] = []
 
     def run(*values: Any) -> dict[str, Any]:

@@ -186,6 +186,13 @@ def test_without_vary_hp_a_varied_agent_is_not_varied(measure, se, monkeypatch):
     assert seen[0]["agents"]["gtn"]["agent_name"] == "ddqn"
 
 
+def test_an_agent_that_is_asked_for_with_vary_is_varied(measure, rn):
+    by_name, by_flag = measure(rn, "--agents", 4, "--agent", "ql_vary", "--no-real"), None
+    by_flag = measure(rn, "--agents", 4, "--agent", "ql", "--vary-hp", "--no-real")
+    plain = measure(rn, "--agents", 4, "--agent", "ql", "--no-real")
+    assert by_name[3]["proxy"] == by_flag[3]["proxy"] != plain[3]["proxy"]
+
+
 def test_another_learner(measure, rn):
     """In any case; QL_cb reads the section of QL, as in the original."""
     code, _, err, content = measure(rn, "--agent", "QL_cb", "--agents", 2, "--no-real")

@@ -32,7 +32,7 @@ from envolve.outer.auto.prepare import prepare
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.session import Session
 from envolve.outer.auto.unseen import REAL, WORLD, UnseenAgent, train_one
-from envolve.outer.config.load import config_of, load_config, store_config
+from envolve.outer.config.load import ConfigError, config_of, load_config, store_config
 from tests.experiments.command import exit_code
 from tests.outer.small import ROOT, cliff
 from tests.outer.test_run import Direct, files
@@ -213,6 +213,13 @@ def test_a_task_in_a_file_is_planned_for_as_an_environment(
     assert made.plan.config["env_name"] == "gymnasium:my_task.py:PointMass"
     assert (made.facts.features, made.facts.num_actions, made.facts.max_steps) == (2, 3, 40)
     assert made.facts.solved_reward == -20.0
+    key = "envs.gymnasium:my_task.py:PointMass."
+    short = prepare(
+        "my_task.py:PointMass", Choice(seconds=60.0), overrides=[f"{key}max_steps=7", f"{key}solved_reward=-3"]
+    )
+    assert (short.facts.max_steps, short.facts.solved_reward) == (7, -3.0) and short.facts.random_length <= 7
+    with pytest.raises(ConfigError, match="max_steps: found 0"):
+        prepare("my_task.py:PointMass", Choice(seconds=60.0), overrides=[f"{key}max_steps=0"])
 
 
 @pytest.mark.slow

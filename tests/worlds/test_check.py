@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envolve.worlds
-from envolve.worlds import WorldError, check, check_learner, share
+from envolve.worlds import WorldError, check, check_learner, share, shelf
 
+CARTPOLE = "CartPole-v1-bandit"
 SHARES = (0.9, 0.91, 0.92, 0.93, 0.94, 0.95)
 
 
@@ -55,10 +56,13 @@ def test_actions_of_a_box_are_clipped_and_batches_of_one_are_welcome() -> None:
     )
     with pytest.raises(ValueError, match=r"found an action of shape \(2,\), expected one of Box"):
         share(lambda x: np.zeros(2), name)
-    with pytest.raises(ValueError, match="expected a sample of"):
-        share(lambda x: np.full(1, np.nan), name)
-    with pytest.raises(ValueError, match="expected a sample of"):
-        share(lambda x: 7, "CartPole-v1-bandit")
+    for wrong, of in ((np.full(1, np.nan), name), (None, name), (7, CARTPOLE), (0.0, CARTPOLE), (None, CARTPOLE)):
+        with pytest.raises(
+            ValueError, match=f"act: found .{{1,10}}, expected one of {'Box' if of == name else 'Disc'}"
+        ):
+            share(lambda x, wrong=wrong: wrong, of)  # type: ignore[misc]
+    left = share(lambda x: 0, CARTPOLE)
+    assert share(lambda x: False, CARTPOLE) == share(lambda x: np.zeros((1, 1), np.int8), CARTPOLE) == left
 
 
 def learner(right: float, trained: list[Any] | None = None) -> Callable[[str, int, int], check.Act]:
@@ -140,6 +144,15 @@ def test_bad_input_costs_no_training() -> None:
         with pytest.raises(WorldError, match="did you mean CartPole-v1-bandit"):
             check_learner(train, like, seeds=6, worlds=["CartPole-v1-bandit", "CartPole-v1-bandt"])
     assert not calls
+
+
+def test_a_file_is_a_world_but_no_id() -> None:
+    path = shelf.path_of(CARTPOLE)
+    assert share(envolve.worlds.policy(path), path) == pytest.approx(1.0, abs=1e-6)
+    assert envolve.worlds.card(path) == envolve.worlds.card(CARTPOLE)
+    assert envolve.worlds.open_world(path).task == envolve.worlds.open_world(str(path)).task
+    with pytest.raises(ValueError, match="found the file .*, expected a name, as gymnasium.make takes no file"):
+        check_learner(learner(1.0), learner(1.0), seeds=6, worlds=[str(path)])
 
 
 def test_agents_that_could_show_nothing_are_not_trained() -> None:

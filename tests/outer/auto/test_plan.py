@@ -200,7 +200,12 @@ def test_a_slow_environment_gets_no_ten_times_the_steps_and_says_so() -> None:
 def test_a_plan_that_takes_longer_than_asked_for_says_so_first() -> None:
     lines = made(slow(0.5), seconds=1200.0).reasons
     assert "NOT the 20.0 minutes" in lines[1] and "500 ms" in lines[1] and "the least plan" in lines[1]
-    assert "--agents and --steps" in made(slow(0.5), seconds=1200.0, agents=5, steps=4096).reasons[1]
+    asked = made(slow(0.5), seconds=1200.0, agents=5, steps=4096).reasons[1]
+    assert "this is the least that --agents and --steps take; " in asked
+    quick = made(slow(0.5), seconds=90.0, agents=2, steps=2048, quick=("agents", "steps")).reasons[1]
+    assert "this is the least that --quick takes; " in quick
+    some = made(slow(0.5), seconds=90.0, agents=9, steps=2048, quick=("steps",)).reasons[1]
+    assert "this is the least that --quick and --agents take; " in some
     assert not any(line.startswith("time:") for line in made(facts(), seconds=1200.0).reasons)
 
 

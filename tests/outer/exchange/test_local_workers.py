@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envolve.outer.exchange.local_workers import LocalWorkers, search_path
+from envolve.core.environ import search_path
+from envolve.outer.exchange.local_workers import LocalWorkers
 
 
 def test_a_worker_finds_the_packages_that_its_master_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
