@@ -14,8 +14,15 @@ import math
 import torch
 from torch import Tensor
 
-# Streams: one independent sequence per purpose. Shared with agents/kernels/common/rng.py (a test compares them).
+# Streams of a member's key: one independent sequence per purpose. All of them are here, so that no two share a number.
+# The first are those of learners, shared with agents/kernels/common/rng.py (a test compares them).
 INIT, RESET, EXPLORE, REPLAY, TEST, FINAL_TEST, VARY, UPDATE, REWARD = 1, 2, 3, 4, 5, 6, 7, 8, 9
+MANAGERS = 21  # what tasks of mjlab and Isaac Lab draw
+LABELS = 31  # contexts whose best action a classifier is asked for
+FIT, SPREAD, OWN_BANDIT = 41, 45, 48  # a distilled bandit: its first weights, noise on its contexts, without pupils
+ARS_DIRECTIONS, ARS_EPISODES, ARS_NOISE = 43, 44, 47  # random search over linear policies
+PLAYED, ROUND = 46, 49  # episodes of an expert: of a linear one; from the seed of some to that of the next
+DIRECT_NOISE, DIRECT_RESETS = 50, 51  # a policy evolved on the task: its perturbations, its episodes
 
 
 def _signed(value: int) -> int:

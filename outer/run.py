@@ -44,7 +44,19 @@ from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
-from envolve.outer.search.nes import ORIG, RESTART, Population, fresh_seeds, member_seeds
+from envolve.outer.search.nes import (
+    BETTER,
+    COUNTED,
+    EVOLVED,
+    EXPERTS,
+    ON_TASK,
+    ORIG,
+    PAID,
+    RESTART,
+    Population,
+    fresh_seeds,
+    member_seeds,
+)
 from envolve.outer.search.recipe import Recipe
 from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.searches import settings_of
@@ -52,12 +64,6 @@ from envolve.outer.search.strategy import Strategy, make_strategy
 from envolve.outer.search.target import NetworkTarget, make_target
 from envolve.outer.search.turns import variants
 
-# counters of fresh_seeds
-EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
-COUNTED = 2  # agents that tell whether an RN is solved where none are compared
-EXPERTS = 3  # experts whose knowledge is distilled
-CONFIRM = 5  # agents that tell whether the best world is better than the first one (4: pupils.py)
-PAID = 6  # test episodes of the action that a bandit pays most for
 PAID_EPISODES = 10
 # keys of sections under ``agents``, and what every run meant before there was a choice
 UNSAID = (
@@ -267,7 +273,7 @@ class Run:
         first = self.target.vector(self._first())
         if torch.equal(first, p.best_psi):
             return
-        seeds = fresh_seeds(self.config.data["seed"], CONFIRM, n).repeat(2)
+        seeds = fresh_seeds(self.config.data["seed"], BETTER, n).repeat(2)
         values, _ = self.evaluate(torch.stack((p.best_psi, first)).repeat_interleave(n, 0), seeds, BUDGET)
         self.keeper.count(values)
         best, began = worst_for_failed(values["score"])[0].reshape(2, n)

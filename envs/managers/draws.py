@@ -21,8 +21,6 @@ from torch.overrides import TorchFunctionMode
 from envolve.core import rng
 from envolve.envs.sim.simulator import SimulatorError
 
-MANAGERS = 21  # stream of a candidate's key
-
 
 class Draws(TorchFunctionMode):
     """Within ``with draws:``, torch's random functions draw by row. Raises SimulatorError for numbers that are not one
@@ -36,13 +34,13 @@ class Draws(TorchFunctionMode):
         self._rows: Optional[Tensor] = None  # int64, environments that the running code draws for; None: all
         self._shared = False  # the running code draws for all environments at once
         one = torch.zeros(1, dtype=torch.int64, device=device)
-        self._everyones = rng.bits(rng.fold(one, MANAGERS), one)  # key of these numbers, no candidate's
+        self._everyones = rng.bits(rng.fold(one, rng.MANAGERS), one)  # key of these numbers, no candidate's
         self.begin(key)
 
     def begin(self, key: Tensor) -> None:
         """Restarts every environment's sequence, with keys int64 [P]."""
         number = torch.arange(self.N, device=self.device).repeat(len(key))
-        own = rng.fold(key.to(self.device), MANAGERS).repeat_interleave(self.N)
+        own = rng.fold(key.to(self.device), rng.MANAGERS).repeat_interleave(self.N)
         self._key = rng.bits(own, number)
         self._count = torch.zeros(self.R, dtype=torch.int64, device=self.device)
         self._common = -(2**40)  # counter of numbers that all environments share, far from the others

@@ -31,12 +31,11 @@ from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, Unse
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
-from envolve.outer.search.nes import fresh_seeds
+from envolve.outer.search.nes import UNSEEN, fresh_seeds
 
 FILE = "unseen.jsonl"
 PLACES = (WORLD, REAL, REAL_10X)
 RANDOM_TESTS = 20  # episodes with random actions, at least
-UNSEEN = 16  # counter of fresh_seeds: these agents
 
 
 def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> list[UnseenAgent]:

@@ -20,7 +20,6 @@ from envolve.outer.search.transforms import centred_ranks
 
 PAIRS, SIGMA, RATE, HIDDEN = 32, 0.1, 0.05, 32
 EPISODES = 2  # of each perturbation; both of a pair begin them alike
-NOISE, RESETS = 41, 42  # random streams beside those of core/rng.py
 
 
 @dataclass
@@ -48,7 +47,7 @@ def evolve_policy(task: Task, real_steps: int, key: int) -> Evolved:
     flat = init_flat(shape, seed)
     m, v = torch.zeros_like(flat), torch.zeros_like(flat)
     scale = torch.ones(task.observation_size)
-    noise, resets, spent, generation = rng.fold(seed, NOISE), rng.fold(seed, RESETS), 0, 0
+    noise, resets, spent, generation = rng.fold(seed, rng.DIRECT_NOISE), rng.fold(seed, rng.DIRECT_RESETS), 0, 0
     while spent < real_steps:
         counter = generation * PAIRS * shape.size + torch.arange(PAIRS * shape.size)
         eps = rng.normal(noise[:, None], counter[None])[0].float().view(PAIRS, shape.size)

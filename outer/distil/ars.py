@@ -31,7 +31,6 @@ from envolve.outer.config.section import ARSSection
 from envolve.outer.distil.linear import Linear
 from envolve.outer.distil.policy import Episodes, of_observation, play
 
-DIRECTIONS, EPISODES, NOISE = 43, 44, 47  # random streams of a member beside those of core/rng.py
 FINAL = 2**20  # number of the episodes of the last test
 
 
@@ -63,7 +62,7 @@ class ARS:
     def _iterate(self, number: int) -> None:
         N, shape = self.s.directions, self.weights.shape
         counter = number * N * self.weights.numel() + torch.arange(N * self.weights.numel())
-        direction = rng.normal(rng.fold(self.key, DIRECTIONS)[:, None], counter)[0].view(N, *shape).float()
+        direction = rng.normal(rng.fold(self.key, rng.ARS_DIRECTIONS)[:, None], counter)[0].view(N, *shape).float()
         moved = torch.cat((direction, -direction)) * self.s.noise_std + self.weights
         episodes = self._play(moved, number)
         fitness = torch.from_numpy((episodes.returns - self.s.alive_bonus * episodes.lengths)[:, 0])
@@ -98,9 +97,9 @@ class ARS:
 
     def _play(self, weights: Tensor, number: int) -> Episodes:
         """One episode of each of the policies [P, A, F], all from the starts of this iteration."""
-        keys = rng.fold(self.key, EPISODES).expand(len(weights)).numpy() + number
+        keys = rng.fold(self.key, rng.ARS_EPISODES).expand(len(weights)).numpy() + number
         mean, unit, top = self.mean.float(), self.unit, self.task.max_action
-        noise, step = rng.fold(rng.fold(self.key, NOISE), number)[:, None], itertools.count()
+        noise, step = rng.fold(rng.fold(self.key, rng.ARS_NOISE), number)[:, None], itertools.count()
         A = self.task.action_size
 
         def act(observation: Tensor) -> Tensor:
@@ -121,7 +120,7 @@ class ARS:
     def score(self) -> float:
         """Mean return of ``test_episodes`` episodes that no iteration has used."""
         act = self.policy()
-        keys = np.array([int(rng.fold(self.key, EPISODES)) + FINAL])
+        keys = np.array([int(rng.fold(self.key, rng.ARS_EPISODES)) + FINAL])
         tested = play(self.task, of_observation(self.task, lambda x: act(x[0])[None]), keys, self.s.test_episodes)
         self.steps += int(tested.steps.sum())
         return float(tested.returns.mean())

@@ -24,7 +24,6 @@ from envolve.outer.distil.pupils import COSTS, judged
 from envolve.outer.distil.stored import chosen
 from envolve.outer.distil.units import fit_in_units
 
-FIT, SPREAD, OWN = 41, 45, 48  # random streams of a member beside those of core/rng.py
 WORLD = "world"  # the value that holds the worlds, float32 [p, D] ...
 TAUGHT = "taught"  # ... and the mean returns of their pupils, float64 [p], if these choose
 PUPILS = "pupils"  # agents.expert.chosen_by
@@ -58,7 +57,7 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
         made = [improved(task, section, learner, teacher, key) for teacher, key in zip(teachers, each)]
     else:
         made = train_experts(name, learner, *how)
-    keys, noise_keys, own_keys = (rng.fold(seeds, stream).tolist() for stream in (FIT, SPREAD, OWN))
+    keys, noise_keys, own_keys = (rng.fold(seeds, stream).tolist() for stream in (rng.FIT, rng.SPREAD, rng.OWN_BANDIT))
     worlds, taught = torch.zeros(p, size), torch.full((p,), torch.nan, dtype=torch.float64)
     cost = {name: np.zeros(p, np.int64) for name in COSTS}
     cost["train_steps"] += budget

@@ -27,7 +27,6 @@ EPISODES = 20  # of the expert, whose states become contexts
 # Where a bandit stores contexts, rounds of EPISODES are played until there are PER_STORED states for each of them.
 PER_STORED, ROUNDS = 8, 10  # ROUNDS is the most
 OWN = 5000  # states of episodes without random actions
-ROUND = 49  # random stream: from the seed of some episodes to that of the next
 NOISE = 0.2  # share of random actions among discrete ones, so that the contexts also tell how to recover
 
 
@@ -152,5 +151,5 @@ def _visited(task: Task, section: EnvSection, policy: Policy, key: np.ndarray, s
         count, steps = count + len(walked.observations), steps + int(walked.steps.sum())
         if count >= PER_STORED * section.stored_contexts:
             break
-        seed = rng.fold(seed, ROUND)
+        seed = rng.fold(seed, rng.ROUND)
     return torch.cat(states), steps

@@ -24,7 +24,6 @@ from envolve.outer.distil.policy import Policy, of_observation
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
 CLASSIFIER_UNITS = 64
-LABELS = 31  # random stream beside those of core/rng.py
 
 
 def minimise(flat: Tensor, loss: Callable[[Tensor, int], Tensor], steps: int = STEPS) -> Tensor:
@@ -47,7 +46,7 @@ def fit_classifier(task: Task, states: Tensor, labels: Tensor, key: int) -> Poli
     for continuous ones. states: float32 [n, F]; labels: int64 [n] or float32 [n, A]."""
     outputs = task.num_actions or task.action_size
     shape, seed = MLPShape(task.observation_size, outputs, CLASSIFIER_UNITS, 1, "tanh"), torch.tensor([key])
-    stream, mean, scale = rng.fold(seed, LABELS), states.mean(0), units_of(states)
+    stream, mean, scale = rng.fold(seed, rng.LABELS), states.mean(0), units_of(states)
     both = torch.cat((((states - mean) / scale), labels.float().view(len(states), -1)), 1)
 
     def loss(flat: Tensor, step: int) -> Tensor:

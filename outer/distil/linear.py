@@ -25,7 +25,6 @@ from envolve.outer.distil.policy import of_observation, play
 ROUNDS, EPISODES = 10, 4  # of play
 STEPS, BATCH = 1500, 512  # of the fit of a round
 LEAK = 0.05  # slope of the clipping where it clips, in the fit: a policy that is clipped everywhere still learns
-PLAYED = 46  # random stream of a member beside those of core/rng.py
 
 
 @dataclass
@@ -39,7 +38,7 @@ class Linear:
 def nearest_linear(task: Task, act: Callable[[Tensor], Tensor], states: Tensor, key: int) -> Linear:
     """act: observations [n, F] -> the expert's actions, float32 [n, A]; states: float32 [n, F], that it has visited."""
     generator = rng.generator(key)
-    episodes = int(rng.fold(torch.tensor([key]), PLAYED))
+    episodes = int(rng.fold(torch.tensor([key]), rng.PLAYED))
     mean, std = states.mean(0), units_of(states)
     weights, bias = torch.zeros(task.action_size, states.shape[1]), torch.zeros(task.action_size)
     best, kept, steps = -np.inf, (weights, bias), 0

@@ -7,9 +7,8 @@ from typing import Any, Dict, Mapping, Tuple
 import numpy as np
 from torch import Tensor
 
-from envolve.outer.search.nes import fresh_seeds
+from envolve.outer.search.nes import CHOOSING, fresh_seeds
 
-COUNTER = 4  # of fresh_seeds, beside those of outer/run.py: all worlds of a run have the same pupils
 OF_EACH = 8
 COSTS = ("train_steps", "episodes", "updates", "real_steps")
 
@@ -19,7 +18,7 @@ def judged(config: Mapping[str, Any], worlds: Tensor, threads: int) -> Tuple[np.
     them cost. A failed agent counts as the worst of all."""
     from envolve.outer.evaluate.networks import BUDGET, evaluate  # which imports this room only if needed
 
-    seeds = fresh_seeds(config["seed"], COUNTER, OF_EACH).repeat(len(worlds))
+    seeds = fresh_seeds(config["seed"], CHOOSING, OF_EACH).repeat(len(worlds))
     values = evaluate(config, worlds.repeat_interleave(OF_EACH, 0), seeds, BUDGET, threads)
     scores = values["score"].numpy()
     worst = float(np.nanmin(scores)) if np.isfinite(scores).any() else -np.inf

@@ -27,6 +27,14 @@ ORIG, PLUS, MINUS = "orig", "plus", "minus"
 _ADAM_B1, _ADAM_B2, _ADAM_EPS = 0.9, 0.99, 1e-8  # 0.99: the direction changes faster than a network's gradient
 # Purposes of random numbers, all of them: what one decision has seen no other may see.
 NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS, TRIAL, OWN = 1, 2, 3, 4, 5, 6, 7, 8, 9
+# Counters of ``fresh_seeds`` within a run, all of them.
+EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
+COUNTED = 2  # agents that tell whether an RN is solved where none are compared
+EXPERTS = 3  # experts whose knowledge is distilled
+CHOOSING = 4  # pupils, agents that choose between distilled worlds: all worlds have the same
+BETTER = 5  # agents that tell whether the best world is better than the first one
+PAID = 6  # test episodes of the action that a bandit pays most for
+UNSEEN = 16  # agents of the report of ``envolve evolve``
 
 
 def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
@@ -40,8 +48,7 @@ def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray
 
 
 def fresh_seeds(seed: int, counter: int, n: int) -> Tensor:
-    """Random seeds of n agents that no generation has seen, int64 [n]. counter: what they are for, a number of its
-    own for each use within a run."""
+    """Random seeds of n agents that no generation has seen, int64 [n]. counter: what they are for."""
     return torch.from_numpy(member_seeds(seed, COMPARISON, counter, n))
 
 

@@ -15,8 +15,8 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, load_config
 from envolve.outer.distil.policy import play
 from envolve.outer.reporting.report import number
-from envolve.outer.run import PAID, PAID_EPISODES
-from envolve.outer.search.nes import fresh_seeds
+from envolve.outer.run import PAID_EPISODES
+from envolve.outer.search.nes import PAID, fresh_seeds
 from envolve.outer.search.target import NetworkTarget, make_target
 from tests.outer.small import ROOT, cartpole, cliff
 from tests.outer.test_run import Direct, files, go

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from envolve.core import rng
-from envolve.envs.managers.draws import MANAGERS, Draws
+from envolve.envs.managers.draws import Draws
 
 needs_mjlab = pytest.mark.skipif(
     importlib.util.find_spec("mjlab") is None, reason="mjlab is not installed here: make test-mjlab"
@@ -41,7 +41,7 @@ class PlainEnvironment:
 
     def set_key(self, key: Tensor) -> None:
         self.draws.begin(key)
-        self.draws._key = rng.bits(rng.fold(key, MANAGERS), torch.tensor([self.n]))
+        self.draws._key = rng.bits(rng.fold(key, rng.MANAGERS), torch.tensor([self.n]))
 
     def begin(self, key: int) -> dict[str, Tensor]:
         self.set_key(rng.fold(torch.tensor([key]), rng.RESET))

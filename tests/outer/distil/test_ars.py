@@ -14,7 +14,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.config.section import ARSSection
-from envolve.outer.distil.ars import ARS, DIRECTIONS
+from envolve.outer.distil.ars import ARS
 from envolve.outer.distil.expert import train_experts
 from envolve.outer.distil.linear import Linear
 
@@ -45,7 +45,7 @@ def test_an_iteration_is_the_published_one() -> None:
     search.train()
     assert search.steps == 10, "one iteration, two episodes of one step per direction"
     key = torch.tensor([3])
-    D = rng.normal(rng.fold(key, DIRECTIONS)[:, None], torch.arange(10))[0].view(5, 2).double()
+    D = rng.normal(rng.fold(key, rng.ARS_DIRECTIONS)[:, None], torch.arange(10))[0].view(5, 2).double()
     state = search.mean.float()  # all episodes began there
     x = state.double()
     reward = [[-(float((0.2 * s * d @ x).clamp(-1, 1) - 0.3 * x[0]) ** 2) - 0.5 for s in (1, -1)] for d in D]

@@ -26,10 +26,10 @@ from envolve.outer.distil import bandit, begin
 from envolve.outer.distil.begin import TRIES, spread
 from envolve.outer.distil.first_world import best_expert
 from envolve.outer.distil.policy import of_observation, play
-from envolve.outer.distil.pupils import COSTS, COUNTER, OF_EACH, judged
+from envolve.outer.distil.pupils import COSTS, OF_EACH, judged
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, evaluate
-from envolve.outer.run import EXPERTS, config_digest
-from envolve.outer.search.nes import COMPARISON, fresh_seeds, member_seeds
+from envolve.outer.run import config_digest
+from envolve.outer.search.nes import CHOOSING, COMPARISON, EXPERTS, fresh_seeds, member_seeds
 from tests.outer.test_run import Direct, files, go
 
 CARTPOLE: dict[str, Any] = {
@@ -201,7 +201,7 @@ def test_pupils_choose_the_expert_and_its_contexts(
     short(250)
     brief = {"ddqn_expert": {"train_steps": 1500}, "ddqn": {"train_steps": 400, "train_episodes": 400}}
     config = config_of(changed(expert={"chosen_by": "pupils"}, **brief), (), "test")
-    seeds, pupils = fresh_seeds(0, EXPERTS, 2), fresh_seeds(0, COUNTER, OF_EACH)
+    seeds, pupils = fresh_seeds(0, EXPERTS, 2), fresh_seeds(0, CHOOSING, OF_EACH)
     able, means, steps = [], [], 0
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(begin, "judged", lambda data, worlds, threads: seen.append(worlds) or judged(data, worlds, 1))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envolve.outer.config.section import GTNSection
+from envolve.outer.search import nes as numbers
 from envolve.outer.search.nes import MINUS, NES, ORIG, PLUS, NESState, member_seeds
 from envolve.outer.search.transforms import score_transform
 from tests.examples import examples
@@ -310,3 +311,29 @@ def test_confirming_stages_share_no_agent():
     nes = search()
     first, second = (set(nes.confirmation(20, stage).seeds.tolist()) for stage in (0, 1))
     assert len(first) == len(second) == 20 and not first & second
+
+
+def test_no_two_purposes_of_a_run_share_a_number():
+    """What one decision has seen no other may see."""
+    purposes = (
+        numbers.NOISE,
+        numbers.MEMBERS,
+        numbers.RESTART,
+        numbers.CONFIRM,
+        numbers.COMPARISON,
+        numbers.RETEST,
+        numbers.ISLANDS,
+        numbers.TRIAL,
+    )
+    assert len({*purposes, numbers.OWN}) == 9
+    counters = (
+        numbers.EVOLVED,
+        numbers.ON_TASK,
+        numbers.COUNTED,
+        numbers.EXPERTS,
+        numbers.CHOOSING,
+        numbers.BETTER,
+        numbers.PAID,
+        numbers.UNSEEN,
+    )
+    assert len(set(counters)) == 8

@@ -157,3 +157,9 @@ def test_gumbels(twins):
     n = len(ours)
     assert np.isfinite(ours).all() and abs(ours.mean() - 0.5772157) < 4 * (np.pi**2 / 6 / n) ** 0.5
     assert abs(chi_square(np.histogram(np.exp(-np.exp(-ours)), 50, (0, 1))[0])) < 5
+
+
+def test_no_two_streams_of_a_member_share_a_number():
+    """One that is taken twice would show an agent's test what its training has seen."""
+    streams = {name: value for name, value in vars(rng).items() if name.isupper() and isinstance(value, int)}
+    assert len(streams) > 15 and len(set(streams.values())) == len(streams), streams
