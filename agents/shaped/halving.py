@@ -180,7 +180,7 @@ def _rung(
             if report is not None:
                 report(p._replace(iteration=done + p.iteration), inside)
 
-        result = train_shaped(envs, learner, iterations, note, judge=last)
+        result = train_shaped(envs, learner, iterations, note, test=last)
         for i, run in enumerate(own):
             run.rung, run.failure, run.policy = rung, result.failures[i], result.policies[i]
             run.observation_size, run.action_size = result.observation_sizes[i], result.action_sizes[i]

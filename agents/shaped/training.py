@@ -116,9 +116,9 @@ def train_shaped(
     learner: ShapedLearner,
     iterations: int,
     report: Optional[Callable[[Metrics], None]] = None,
-    judge: bool = True,
+    test: bool = True,
 ) -> ShapedResult:
-    """Trains for this many iterations, then evaluates (without ``judge`` scores are NaN). report: called after every
+    """Trains for this many iterations, then evaluates (without ``test`` scores are NaN). report: called after every
     iteration."""
     keep_pages()
     curve = []
@@ -134,7 +134,7 @@ def train_shaped(
         if not envs.live.any():
             break
     episode_score = np.full((envs.P, envs.N), np.nan)
-    if judge:
+    if test:
         episode_score = evaluate(envs, learner).cpu().numpy()
     return ShapedResult(
         score=episode_score.mean(1),

@@ -71,7 +71,7 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         from envolve.outer.evaluate.shapers import evaluate_shapers  # only if needed: it loads a physics engine
 
         return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
-    values = judge(config, train_members(config, worlds, seeds, mode, threads), mode)
+    values = values_of(config, train_members(config, worlds, seeds, mode, threads), mode)
     if gtn_section(config).best_paid_share and mode not in ON_REAL:
         _add_best_paid(config, worlds, seeds, values)
     return values
@@ -148,7 +148,7 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
     return result
 
 
-def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> Dict[str, Any]:
+def values_of(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> Dict[str, Any]:
     """Converts trained agents to the return value of ``evaluate``."""
     gtn, section = gtn_section(config), env_section(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)

@@ -57,7 +57,7 @@ class AgentTrials:
             stored.parent.mkdir(parents=True, exist_ok=True)
             content = {"config": config.data, "agents": agents}
             write_atomic(str(stored), json.dumps(content).encode())
-        return judge(agents[:count], study.loss, self._goal(config))
+        return trial_result(agents[:count], study.loss, self._goal(config))
 
     def _goal(self, config: Config) -> float:
         data = self._in_world(config, self.worlds[0]) if self.worlds else config.data
@@ -117,7 +117,7 @@ class AgentTrials:
         return {**data, "env_name": world.env_name, "envs": world.config["envs"], "agents": agents}
 
 
-def judge(agents: list[dict[str, Any]], loss: str, goal: float) -> TrialResult:
+def trial_result(agents: list[dict[str, Any]], loss: str, goal: float) -> TrialResult:
     """Mean over agents of
 
     return           minus the test return

@@ -63,10 +63,10 @@ class GoalTrials:
             write_atomic(str(stored), buffer.getvalue())
         else:
             stored.unlink(missing_ok=True)
-        return judge(training.evaluate(), study.loss)
+        return trial_result(training.evaluate(), study.loss)
 
 
-def judge(e: CRLEvaluation, loss: str) -> TrialResult:
+def trial_result(e: CRLEvaluation, loss: str) -> TrialResult:
     """Mean over agents of 1 minus the share of episodes near the goal at least once (loss "success"), or of decisions
     near it ("near"). Agents that diverged count as the worst of the others; if half of them did, the configuration has
     failed."""

@@ -31,7 +31,7 @@ from envolve.experiments.paper.common.watched import Steps, walk_agents
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config, ConfigError, environment_info
 from envolve.outer.evaluate.members import Values
-from envolve.outer.evaluate.networks import judge, train_members
+from envolve.outer.evaluate.networks import train_members, values_of
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run, config_digest
@@ -94,7 +94,7 @@ class RecordedRun(Run):
         result = train_members(self.config.data, worlds, seeds, mode, self.threads)
         steps, agent = test_steps(self.config, result, seeds.numpy())
         self.sample.add(steps, agent + len(self.returns))
-        values = judge(self.config.data, result)
+        values = values_of(self.config.data, result)
         self.returns += values["mean_return"].tolist()
         reasons = values.pop("reason")
         return {name: value.numpy() for name, value in values.items()}, reasons

@@ -8,7 +8,7 @@ import math
 import pytest
 
 import envolve.outer.run
-from envolve.outer.hpo.agent_trial import AgentTrials, judge
+from envolve.outer.hpo.agent_trial import AgentTrials, trial_result
 from tests.outer.hpo.small import study
 from tests.outer.hpo.small import trial as nes_trial
 from tests.outer.small import GRIDWORLD_FILE, cliff
@@ -97,21 +97,21 @@ def agent(mean_return, train_steps=100.0, failed=""):
 
 def test_the_three_losses():
     agents = [agent(-20.0), agent(-40.0, 300.0)]
-    assert judge(agents, "return", -20.0).loss == 30
-    assert judge(agents, "steps", -20.0).loss == (100 + 300 * 1.5) / 2  # d = 1: half of it again
-    assert judge(agents, "episodes", -50.0).loss == 5
-    assert judge(agents, "steps", -20.0).info["solved"] == 0.5
+    assert trial_result(agents, "return", -20.0).loss == 30
+    assert trial_result(agents, "steps", -20.0).loss == (100 + 300 * 1.5) / 2  # d = 1: half of it again
+    assert trial_result(agents, "episodes", -50.0).loss == 5
+    assert trial_result(agents, "steps", -20.0).info["solved"] == 0.5
 
 
 def test_failed_agents_count_as_the_worst_of_the_others():
     agents = [agent(-20.0), agent(-40.0), agent(math.nan, failed="diverged")]
-    assert judge(agents, "return", -20.0).loss == pytest.approx((20 + 40 + 40) / 3)
-    nobody = judge([agent(math.nan, failed="diverged")] * 3, "return", -20.0)
+    assert trial_result(agents, "return", -20.0).loss == pytest.approx((20 + 40 + 40) / 3)
+    nobody = trial_result([agent(math.nan, failed="diverged")] * 3, "return", -20.0)
     assert nobody.loss == math.inf and nobody.error == "3 of 3 agents failed, one: diverged"
 
 
 def test_a_configuration_of_which_half_fails_has_failed():
     """One agent of 200 and 19 that diverged would be better than 20 of 199."""
-    lucky = judge([agent(200.0), *[agent(math.nan, failed="diverged")] * 19], "return", 195.0)
+    lucky = trial_result([agent(200.0), *[agent(math.nan, failed="diverged")] * 19], "return", 195.0)
     assert lucky.loss == math.inf and lucky.error == "19 of 20 agents failed, one: diverged"
-    assert judge([agent(200.0), agent(math.nan, failed="diverged")], "return", 195.0).loss == math.inf
+    assert trial_result([agent(200.0), agent(math.nan, failed="diverged")], "return", 195.0).loss == math.inf

@@ -15,7 +15,7 @@ import yaml
 from envolve.agents.goal.crl_train import CRLEvaluation
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import stored_plan
-from envolve.outer.hpo.goal_trial import GoalTrials, judge
+from envolve.outer.hpo.goal_trial import GoalTrials, trial_result
 from envolve.outer.hpo.study import Study, dump_study, read_study
 from envolve.outer.hpo.trial import Trial
 
@@ -114,14 +114,14 @@ def test_losses() -> None:
     near = torch.tensor([[1.0, 3.0], [0.0, 0.0], [nan, nan]], dtype=torch.float64)
     success = torch.where(near.isnan(), near, (near > 0).double())
     e = CRLEvaluation(100, 5, near, success, near, torch.full_like(near, 4.0), torch.zeros(3, 1))
-    assert judge(e, "near").loss == pytest.approx((0.5 + 1 + 1) / 3)
-    result = judge(e, "success")
+    assert trial_result(e, "near").loss == pytest.approx((0.5 + 1 + 1) / 3)
+    result = trial_result(e, "success")
     assert result.loss == pytest.approx((0 + 1 + 1) / 3) and result.info["failed"] == 1
     assert result.info["success"] == 0.5 and result.info["near"] == 0.25
     e.success[1:].fill_(nan)
-    assert judge(e, "near").loss == math.inf and "2 of 3 agents diverged" in judge(e, "near").error
+    assert trial_result(e, "near").loss == math.inf and "2 of 3 agents diverged" in trial_result(e, "near").error
     e.success.fill_(nan)
-    assert "3 of 3 agents diverged" in judge(e, "near").error
+    assert "3 of 3 agents diverged" in trial_result(e, "near").error
 
 
 @pytest.mark.slow
