@@ -1,8 +1,8 @@
 """Allow-list for ``compute_reward`` of a user's Gymnasium environment: the engine's table, and the method's signature.
 
 Nothing is run here. What the rules let through may still be hostile or endless; the jail in which it is run
-(``jailed.py``) is the boundary. The rules are there to tell a model early, in words it can act on, and to keep
-a reward from changing the environment that judges it.
+(``jailed.py``) is the boundary. The rules are there to tell a model early, in words it can act on, that a reward may
+not change the environment that judges it; that it cannot is the work of ``view.py``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ GYMNASIUM = Table(
     changing=WRITING,
     properties=None,
     hidden=HIDDEN,
-    keywords=frozenset({"out", "key", "where"}),
+    keywords=frozenset({"out", "key", "where", "copy", "overwrite_input"}),
     instead={name: INSTEAD[name] for name in _NAMES},
     instead_of_attributes={
         "random": "the same step must give the same reward",
@@ -185,13 +185,16 @@ def _fresh_names(tree: ast.Module) -> set[str]:
             for name in ast.walk(target):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
                     assigned.setdefault(name.id, []).append(given if name is target else None)
-    return {name for name, values in assigned.items() if all(v is not None and _is_fresh(v) for v in values)}
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}  # may be called zeros, too
+    return {name for name, values in assigned.items() if all(v is not None and _is_fresh(v, own) for v in values)}
 
 
-def _is_fresh(value: ast.expr) -> bool:
+def _is_fresh(value: ast.expr, own: set[str]) -> bool:
     if isinstance(value, (ast.Dict, ast.List, ast.ListComp, ast.DictComp, ast.Set)):
         return True
     if isinstance(value, ast.Call):
         function = value.func
+        if isinstance(function, ast.Name) and function.id in own:
+            return False
         return (function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")) in FRESH
     return False

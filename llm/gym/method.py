@@ -18,7 +18,8 @@ import numpy as np
 from envolve.core.by_path import module_of
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.llm.gym.allowlist import BUILTINS
-from envolve.llm.gym.reward import MEMORY, METHOD
+from envolve.llm.gym.reward import METHOD
+from envolve.llm.gym.view import Self, copied
 
 REWARD_FILE = "compute_reward.py"  # what tracebacks call the model's code
 RESERVED = ("fitness_score", "reward", "episode_length")
@@ -96,34 +97,13 @@ def compile_method(code: str, names: dict[str, Any]) -> Callable[..., Any]:
     """Runs the model's code -> its function compute_reward. Only in the jail."""
     linecache.cache[REWARD_FILE] = (len(code), None, code.splitlines(keepends=True), REWARD_FILE)
     tree = ast.fix_missing_locations(_Runnable().visit(ast.parse(code)))
-    namespace: dict[str, Any] = {"__builtins__": {n: getattr(builtins, n) for n in BUILTINS}, **names}
+    known = {name: copied(value) for name, value in names.items()}
+    namespace: dict[str, Any] = {"__builtins__": {n: getattr(builtins, n) for n in BUILTINS}, **known}
     namespace["__builtins__"]["__import__"] = _numpy_only
     namespace.update(np=np, numpy=np, math=math)
     exec(compile(tree, REWARD_FILE, "exec"), namespace)
     function: Callable[..., Any] = namespace[METHOD]
     return function
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    return type(value)(value) if type(value) in (list, dict, set) else value
-
-
-class _View:
-    """Read-only ``self`` of compute_reward: attributes can be read, arrays and lists are copies."""
-
-    __slots__ = ("_env",)
-
-    def __init__(self, env: Any) -> None:
-        object.__setattr__(self, "_env", env)
-
-    def __getattr__(self, name: str) -> Any:
-        env = object.__getattribute__(self, "_env")
-        return env._reward_memory if name == MEMORY else _copied(getattr(env, name))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"compute_reward must not change the environment; use self.{MEMORY}[{name!r}]")
 
 
 def checked_reward(returned: Any) -> tuple[float, dict[str, float]]:
@@ -174,8 +154,8 @@ def with_reward(base: type, code: str, names: dict[str, Any]) -> type:
         def compute_reward(self, *args: Any, **kwargs: Any) -> tuple[float, dict[str, float]]:
             if self._reward is None:
                 raise UserError("compute_reward was called before reset")
-            seen = [_copied(a) for a in args], {k: _copied(v) for k, v in kwargs.items()}
-            return checked_reward(self._reward(_View(self), *seen[0], **seen[1]))
+            seen = [copied(a) for a in args], {k: copied(v) for k, v in kwargs.items()}
+            return checked_reward(self._reward(Self(self), *seen[0], **seen[1]))
 
     WithReward.__name__ = WithReward.__qualname__ = base.__name__
     return WithReward
