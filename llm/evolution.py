@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envolve.llm.asking import Asking, unanswered
-from envolve.llm.finals import Result, last_test, tune_numbers
+from envolve.llm.finals import Result, fresh_test, last_test, tune_numbers
 from envolve.llm.models.chat import Chat
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.individual import HUMAN, Individual, Proposal, RewardSearch, ranking
@@ -138,4 +138,5 @@ class Evolution:
             entries += [tuned for i in todo if (tuned := self._tune(i)) is not None]
         entries += [self.human] * bool(entries)
         finals, halved, order = last_test(self.s, entries, self.watcher) if entries else ([], None, [])
-        return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.asking.stopped)
+        fresh = fresh_test(self.s, finals, self.watcher)
+        return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.asking.stopped, fresh)

@@ -6,12 +6,12 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from envolve.agents.shaped.halving import Halved
-from envolve.llm.fitness import FINAL, Worth, candidate_of, judge
+from envolve.llm.fitness import FINAL, FRESH, Worth, candidate_of, judge
 from envolve.llm.search.individual import HUMAN, Individual
 from envolve.llm.settings import Settings, Watcher
 from envolve.llm.tune import Tuned, tune
@@ -37,6 +37,7 @@ class Result:
     numbers: list[int]  # of the finals, in the order of its candidates
     tunings: dict[int, Tuned]  # by id
     stopped: str  # why it ended before its time, or ""
+    fresh: list[Final] = field(default_factory=list)  # the best of a model and the human's, as ``fresh_test`` has them
 
     @property
     def best(self) -> Final | None:
@@ -84,12 +85,25 @@ def last_test(s: Settings, entries: list[Individual], watcher: Watcher) -> tuple
     watcher.note(f"last test: {s.retest} fresh agents for each of {len(entries)}")
     training = replace(s.training, agents=s.retest, eta=1)
     worths, halved = judge(training, [candidate_of(i) for i in entries], s.seed, FINAL)
-    finals = [
-        Final(replace(i, score=w.score, interval=w.interval, agent_scores=w.agent_scores, failure=w.failure), w)
-        for i, w in zip(entries, worths)
-    ]
+    finals = [_tested(i, w) for i, w in zip(entries, worths)]
     order = sorted(range(len(finals)), key=lambda k: (not finals[k].individual.ok, -_or_zero(worths[k].score), k))
     return [finals[k] for k in order], halved, order
+
+
+def fresh_test(s: Settings, finals: Sequence[Final], watcher: Watcher) -> list[Final]:
+    """Agents that no choice has seen, for the best individual of a model and for the human's. The last test chose the
+    best among several, so its own figure of it is too good. []: there was nothing to choose."""
+    written = [f.individual for f in finals if f.individual.operator != HUMAN and f.individual.ok]
+    if len(written) < 2:
+        return []
+    entries = [written[0], *(f.individual for f in finals if f.individual.operator == HUMAN)]
+    watcher.note(f"{s.retest} more agents for each of {len(entries)}, which no choice has seen")
+    worths, _ = judge(replace(s.training, agents=s.retest, eta=1), [candidate_of(i) for i in entries], s.seed, FRESH)
+    return [_tested(i, w) for i, w in zip(entries, worths)]
+
+
+def _tested(i: Individual, w: Worth) -> Final:
+    return Final(replace(i, score=w.score, interval=w.interval, agent_scores=w.agent_scores, failure=w.failure), w)
 
 
 def _or_zero(score: float) -> float:

@@ -170,6 +170,7 @@ def result_json(plan: Plan, chat: Chat, result: Result, seconds: float) -> Dict[
         "best": None if best is None else _final(best.individual),
         "human": next((_final(f.individual) for f in result.finals if f.individual.operator == HUMAN), None),
         "finals": [_final(f.individual) for f in result.finals],
+        "fresh": [_final(f.individual) for f in result.fresh],  # agents that no choice has seen
         "candidates": len(result.individuals),
         "verdicts": verdicts(result.individuals),
         "environment_steps": result.steps,  # of selection and tuning

@@ -41,7 +41,7 @@ class OneByOne(RewardSearch, Protocol):
 
     samples: int
 
-    def one(self, number: int) -> Proposal: ...
+    def one(self, number: int, under_way: Sequence[str] = ()) -> Proposal: ...
 
 
 class Event(NamedTuple):
@@ -228,7 +228,7 @@ class Steady(Evolution):
 
     def _ask_now(self, ids: tuple[int, ...]) -> None:
         (number,) = ids
-        p = self.search.one(number)
+        p = self.search.one(number, [i.model for i in self._under_way.values()])
         iteration = number // self.search.samples
         self._asked = number + 1
         old = self._known.get(number)

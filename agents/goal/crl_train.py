@@ -182,13 +182,13 @@ class GoalTraining:
     def _decide(self, _: None) -> Tuple[Tensor]:
         """Makes and stores one decision in every environment -> which episodes are over."""
         e = self.episodes
-        state = e.features.clone()  # the next step overwrites it
-        action = self.learner.act(state, e.goal)
+        state, goal = e.features.clone(), e.goal.clone()  # the next step overwrites them, goals where they move
+        action = self.learner.act(state, goal)
         outcome = e.advance(action)
         row = {
             "state": state,
             "action": action,
-            "goal": e.goal,
+            "goal": goal,
             "next": outcome.features,
             "terminated": outcome.terminated.float()[..., None],
         }

@@ -115,11 +115,13 @@ class GoalOffPolicy(Inputs):
 
     # ----------------------------------------------------------------------------------------------------- learning
 
-    def goals(self, replay: TrajectoryReplay, now: Tensor) -> Tensor:
-        """Goal of each sample, [P, B, G]. now: its row, int64 [P, B]."""
+    def goals(self, replay: TrajectoryReplay, now: Tensor) -> Tuple[Tensor, Tensor]:
+        """Goal of each sample before its decision and after it, [P, B, G]. now: its row, int64 [P, B]. A commanded goal
+        may move; one that was reached stays."""
         commanded = replay.gather("goal", now)
+        after = self.task.goal_now(replay.gather("next", now)) if self.task.goal_moves else commanded
         if not self.section.use_her:
-            return commanded
+            return commanded, after
         if self.section.her_goals == "final":
             reached = self.task.achieved(replay.gather("next", replay.final(now)))
         else:
@@ -129,17 +131,19 @@ class GoalOffPolicy(Inputs):
             reached = torch.where((later == now)[..., None], led, reached)
         first = rng.advance(self.relabel_key, self.updates * 65536)[:, None]
         u = rng.uniform(first, torch.arange(now.shape[1], device=self.device))
-        return torch.where((u < self.her_share[:, None])[..., None], reached, commanded)
+        relabelled = (u < self.her_share[:, None])[..., None]
+        before = torch.where(relabelled, reached, commanded)
+        return before, torch.where(relabelled, reached, after) if self.task.goal_moves else before
 
     def sample(self, replay: TrajectoryReplay) -> Tensor:
         """Samples a batch for every member: [P, 2 (S + G) + A + 2, B], rows s, s', action, reward, terminated."""
         now = replay.uniform_rows(self.replay_key, self.updates, self.section.batch_size)
-        goal, after = self.goals(replay, now), replay.gather("next", now)
+        (goal, later), after = self.goals(replay, now), replay.gather("next", now)
         parts = (
             self._input(replay.gather("state", now), goal),
-            self._input(after, goal),
+            self._input(after, later),
             replay.gather("action", now),
-            self.task.reward(after, goal, self.section.use_dense_reward)[..., None],
+            self.task.reward(after, later, self.section.use_dense_reward)[..., None],
             replay.gather("terminated", now),
         )
         return torch.cat(parts, 2).transpose(1, 2).contiguous()

@@ -111,6 +111,7 @@ class GoalPPO:
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
         """All updates of a phase, from its decisions. Returns the metrics named in ``metrics``, [P, M], if asked to."""
         goal, led = replay.fields["goal"], replay.fields["next"]  # [P, T, N, _]: the ring is as long as a phase
+        goal = self.task.goal_now(led) if self.task.goal_moves else goal  # after the decision
         terminated = replay.fields["terminated"][..., 0] > 0
         over = torch.cat((replay.number[:, 1:], replay.current[:, None]), 1) != replay.number
         reward = self.task.reward(led, goal, self.section.use_dense_reward)

@@ -77,7 +77,11 @@ class Handler(BaseHTTPRequestHandler):
         self._strange = True
         self._late = threading.Timer(HEADERS, self._give_up)
         self._late.daemon = True
-        self._late.start()
+        try:
+            self._late.start()
+        except RuntimeError:  # no more threads: ``finish`` is not called
+            self._known()
+            raise
 
     def finish(self) -> None:
         self._known()
@@ -112,8 +116,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(503, f"more than {MOST_CONNECTIONS} connections at once; try again")
         try:
             length = self.headers.get("Content-Length", "")
-            if length.isascii() and length.isdigit() and int(length) > MOST_BYTES:
-                return self._refuse(413, f"a request of {int(length)} bytes, at most {MOST_BYTES} are read")
+            if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > MOST_BYTES):
+                return self._refuse(413, f"a request of {length[:20]} bytes, at most {MOST_BYTES} are read")
             status, content = work(urlsplit(self.path))
             return self._say(status, content)
         finally:

@@ -19,6 +19,7 @@ from envolve.core.statistics import agents_interval
 from envolve.llm.gym.sample import Sample
 
 FINALS = 0xF1A15  # purpose of their random seeds
+TESTS = 2**20  # number of the seed of their test episodes, beside the trainings 0, 1, ...
 
 
 @dataclass(frozen=True)

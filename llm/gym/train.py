@@ -78,7 +78,7 @@ class JobOutcome:
 @dataclass(frozen=True)
 class TrainingJob:
     """One training process. folder: its own, made here. env_folder None: the benchmark. mode: "check", "train" or
-    "film"."""
+    "film". tests: random seed of the test episodes; None: the configuration's."""
 
     folder: Path
     mode: str
@@ -87,12 +87,16 @@ class TrainingJob:
     env_folder: Path | None = None
     code: str | None = None
     warm_start: Path | None = None
+    tests: int | None = None
 
     def prepare(self, limits: Limits) -> None:
         """Writes job.json, and removes the files of an interrupted training."""
         environment = self.config.environment
         benchmark = self.env_folder is None
         read = [str(self.env_folder)] if self.env_folder else []
+        rl = self.config.rl.model_dump(exclude={"algo_params"})
+        if self.tests is not None:
+            rl["training"]["eval"]["seed"] = self.tests
         values = {
             "mode": self.mode,
             "env_file": None if self.env_folder is None else str(self.env_folder / "env_code" / "env.py"),
@@ -101,7 +105,7 @@ class TrainingJob:
             "kwargs": environment.kwargs,
             "max_episode_steps": environment.max_episode_steps,
             "code": self.code,
-            "rl": self.config.rl.model_dump(exclude={"algo_params"}),
+            "rl": rl,
             "algo_params": algo_params(self.config),
             "seed": self.seed,
             "warm_start": str(self.warm_start) if self.warm_start else None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from envolve.envs.worlds.file import write_atomic
-from envolve.llm.gym.finals import Finalist, best_first, final_seed, finalists
+from envolve.llm.gym.finals import TESTS, Finalist, best_first, final_seed, finalists
 from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.sections import GymConfig
 from envolve.llm.gym.train import MAX_MODEL, JobOutcome, Limits, RunStopped, TrainingJob, read_if_plain, run_jobs
@@ -60,8 +60,14 @@ class Trainings:
         """Trains the finalists anew, with seeds that the search has not used -> best first."""
         eureka = self.config.eureka
         finals = finalists(samples, eureka.finalists, eureka.final_seeds, self.folder)
+        tests = final_seed(self.seed, TESTS)  # other episodes than those that the finalists were selected by
         jobs = [
-            (TrainingJob(run.folder, "train", self.config, final_seed(self.seed, k), self.env, run.code), run)
+            (
+                TrainingJob(
+                    run.folder, "train", self.config, final_seed(self.seed, k), self.env, run.code, tests=tests
+                ),
+                run,
+            )
             for f in finals
             for k, run in enumerate(f.runs)
             if not run.load()

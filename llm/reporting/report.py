@@ -63,12 +63,24 @@ def write_report(
         _write_best(folder, best, individuals, task, recheck)
     write_text(folder / "ranking.txt", _text(individuals, human, finals, best, task, title, len(individuals)))
     there = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
-    lines = [_text(individuals, human, finals, best, task, title, MOST_ROWS)]
+    lines = [_text(individuals, human, finals, best, task, title, MOST_ROWS), *_fresh_text(result, unit)]
     lines += [f"Written to {folder}:", *(f"  {name:<17}{what}" for name, what in there)]
     if (folder / "best.py").exists():
         again = f"{' '.join(commands.typed('eval_shapers.py'))} --task {task.name} --shapers {folder / 'best.py'}"
         lines += ["", "Next:", f"  {again}"]
     return "\n".join(lines)
+
+
+def _fresh_text(result: Result, unit: str) -> list[str]:
+    """What the best is worth, by agents that did not choose it."""
+    if not result.fresh:
+        return []
+    found = []
+    for i in (f.individual for f in result.fresh):
+        ends = "" if i.interval is None else f" [{precise(i.interval[0])}, {precise(i.interval[1])}]"
+        found.append(f"{name_of(i)} {precise(i.score)}{ends}")
+    return [f"By {len(result.fresh[0].individual.agent_scores)} more agents each, which no choice has seen, {unit}: "
+            + ", ".join(found), ""]  # fmt: skip
 
 
 def _write_best(

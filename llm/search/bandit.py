@@ -50,9 +50,15 @@ class UCB1:
         return arm
 
 
-def choose_models(models: Sequence[str], known: Sequence[Individual], count: int) -> list[str]:
-    """Models of the next ``count`` attempts. known: all earlier attempts; those of other models do not count."""
+def choose_models(
+    models: Sequence[str], known: Sequence[Individual], count: int, under_way: Sequence[str] = ()
+) -> list[str]:
+    """Models of the next ``count`` attempts. known: all earlier attempts; those of other models do not count.
+    under_way: models of attempts whose reward is pending."""
     bandit = UCB1(models)
+    for model in under_way:
+        if model in bandit.pulls:
+            bandit.pulls[model] += 1
     for individual, reward in zip(known, rewards(known)):
         if individual.model in bandit.sums:
             bandit.update(individual.model, reward)

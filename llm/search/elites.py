@@ -89,11 +89,11 @@ class Elites(Memory):
         human = self.human(iteration)
         return self.noted([self._one(first + k, model, known, human) for k, model in enumerate(models)], known)
 
-    def one(self, number: int) -> Proposal:
-        """Attempt ``number``, from all that has been told so far."""
+    def one(self, number: int, under_way: Sequence[str] = ()) -> Proposal:
+        """Attempt ``number``, from all that has been told so far. under_way: models of the attempts that have not."""
         later = 1 + max((i.iteration for i in self._told.values()), default=0)
         known = self.before(later)
-        (model,) = choose_models(self.models, known, 1)
+        (model,) = choose_models(self.models, known, 1, under_way)
         return self.noted([self._one(number, model, known, self.human(later))], known)[0]
 
     def _one(self, number: int, model: str, known: Sequence[Individual], human: Individual | None) -> Proposal:

@@ -100,6 +100,7 @@ def test_an_evolution(tmp_path):
     # the last test: fresh agents, of which the best's and the human's are named
     assert len(result.finals) == 2 and result.best is not None and result.best.individual.operator != HUMAN
     assert len(result.best.individual.agent_scores) == 2 and result.best.individual.score != a.score
+    assert result.fresh == [], "of one finalist there is nothing to choose"
     assert sorted(result.numbers) == [0, 1] and result.halved is not None
     names = [name for name, *_ in evolution.watcher.events]
     assert names.count("asking") == names.count("finished") == 2 and names.count("training") == 2 * 4
@@ -134,6 +135,13 @@ def test_tuning_moves_the_numbers_and_the_last_test_decides(tmp_path, remembered
         assert individual.tuned == {"weight": value} and value != written
     scores = [f.individual.score for f in result.finals]
     assert scores == sorted(scores, reverse=True)
+    best, human = (f.individual for f in result.fresh)
+    assert result.best is not None and (best.id, best.tuned) == (
+        result.best.individual.id,
+        result.best.individual.tuned,
+    )
+    assert human.operator == HUMAN and len(best.agent_scores) == len(result.best.individual.agent_scores)
+    assert best.score != result.best.individual.score, "agents that did not choose it"
 
 
 def test_copies_are_not_trained(tmp_path, remembered):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from envolve.agents.common.normaliser import Moments
 from envolve.agents.goal.crl_replay import TrajectoryReplay
@@ -15,7 +16,7 @@ from envolve.agents.goal.crl_train import GoalTraining
 from envolve.agents.goal.off_policy import GoalOffPolicy
 from envolve.agents.goal.off_policy_section import GoalOffPolicySection, GoalSACSection, GoalTD3Section
 from envolve.agents.off_policy.sac import SAC
-from envolve.envs.goal.task import make_goal_task
+from envolve.envs.goal.task import GoalTask, Random, make_goal_task
 
 BOTH = (GoalSACSection, GoalTD3Section)
 SMALL: dict[str, Any] = {
@@ -87,6 +88,47 @@ def test_goals_and_rewards_of_a_batch(goals: str, dense: bool) -> None:
     assert goals == "none" or ahead > 100
 
 
+class Moving(GoalTask):
+    """A point whose goal is always beside it, as arm_grasp's goal goes with the object."""
+
+    name, state_numbers, state_size, action_size, goal_indices = "moving", 2, 2, 2, (0, 1)
+    goal_moves, threshold, episode_length = True, 0.1, 10
+
+    def features(self, state: Tensor) -> Tensor:
+        return state
+
+    def dynamics(self, state: Tensor, action: Tensor) -> Tensor:
+        return state + action
+
+    def start(self, random: Random, members: Tensor) -> Tensor:
+        return random.uniform(2)
+
+    def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
+        return start + 1
+
+    def goal_now(self, features: Tensor) -> Tensor:
+        return features + 1
+
+
+@pytest.mark.parametrize("her", [False, True])
+def test_a_goal_that_moves_is_seen_where_it_is(her: bool) -> None:
+    """Before a decision the policy sees the goal of its state; what comes after has the next goal, unless it was
+    relabelled."""
+    section = GoalSACSection(**{**SMALL, "batch_size": 256}, use_her=her, her_share=0.5, use_dense_reward=True)
+    task = Moving()
+    t = GoalTraining(task, task, section, torch.tensor([3, 4]), num_eval_envs=2)
+    for _ in range(4):
+        t.iteration()
+    f = t.replay.fields
+    assert isinstance(t.learner, GoalOffPolicy) and torch.equal(f["goal"][:, :20], f["state"][:, :20] + 1)
+    s, after, _, reward, _ = t.learner.agents.algorithm.split(t.learner.sample(t.replay))
+    own = (s[:, 2:] - s[:, :2] - 1).abs().amax(1) < 1e-6
+    assert own.all() if not her else 0.3 < float(own.float().mean()) < 0.7
+    assert torch.equal(after[:, 2:].transpose(1, 2)[own], after[:, :2].transpose(1, 2)[own] + 1)
+    assert torch.equal(after[:, 2:].transpose(1, 2)[~own], s[:, 2:].transpose(1, 2)[~own])
+    torch.testing.assert_close(reward[own], torch.full_like(reward[own], -math.sqrt(2)))
+
+
 def test_how_far_the_futures_goals_are() -> None:
     """The k-th state after this one with probability in proportion to discounting^k."""
     t = training(GoalTD3Section(**{**SMALL, "batch_size": 4096}, use_her=True, her_share=1.0, discounting=0.7), (3,))
@@ -95,7 +137,8 @@ def test_how_far_the_futures_goals_are() -> None:
     learner, replay = t.learner, t.replay
     assert isinstance(learner, GoalOffPolicy)
     now = replay.uniform_rows(learner.replay_key, learner.updates, 4096)
-    goal, state = learner.goals(replay, now)[0], replay.fields["state"][0]
+    (goal, later), state = (goals[0] for goals in learner.goals(replay, now)), replay.fields["state"][0]
+    assert torch.equal(goal, later), "no goal moves here"
     first = [i for i in range(4096) if int(now[0, i]) // 4 == 0]
     counts = [0] * 10
     for i in first:

@@ -140,6 +140,32 @@ def test_strangers_that_say_nothing_have_few_threads_and_little_time(tmp_path, m
         server.shutdown()
 
 
+def test_a_server_without_threads_left_has_room_again_afterwards(tmp_path, monkeypatch) -> None:
+    class Tired(threading.Timer):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with Server(make(tmp_path / "store"), "secret") as server, monkeypatch.context() as patch:
+        server.begin()
+        patch.setattr(web.threading, "Timer", Tired)
+        for _ in range(web.MOST_STRANGERS + 1):
+            assert not answers(server)
+        patch.undo()
+        wait_until(lambda: answers(server), 10)
+        server.shutdown()
+
+
+def test_a_length_of_thousands_of_digits_is_answered(server) -> None:
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=10)
+    connection.putrequest("POST", "/evaluate")
+    for name, value in (("Authorization", "Bearer secret"), ("Content-Length", "9" * 5000)):
+        connection.putheader(name, value)
+    connection.endheaders()
+    response = connection.getresponse()
+    assert response.status == 413 and "a request of 99999999999999999999 bytes" in response.read().decode()
+    connection.close()
+
+
 def answers(server) -> bool:
     try:
         return ask(server, "/status")[0] == 200

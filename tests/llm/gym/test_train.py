@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,6 +67,16 @@ def job(folder: Path, code: str, *overrides: str, mode: str = "train", name: str
         write_config(folder, ["none"])
     config = load_gym_config(folder / "walk.yml", overrides)
     return TrainingJob(folder / name, mode, config, 0, env, code)
+
+
+def test_a_job_may_have_test_episodes_of_its_own(tmp_path: Path) -> None:
+    plain = job(tmp_path, "", name="plain")
+    own = replace(job(tmp_path, "", name="own"), tests=77)
+    for one in (plain, own):
+        one.folder.mkdir(parents=True)
+        one.prepare(Limits())
+    seeds = [json.loads((j.folder / "job.json").read_text())["rl"]["training"]["eval"]["seed"] for j in (plain, own)]
+    assert seeds == [plain.config.rl.training.eval.seed, 77]
 
 
 def run(*jobs: TrainingJob, limits: Limits = FAST, parallel: int = 2) -> dict[str, JobOutcome]:

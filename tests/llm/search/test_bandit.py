@@ -39,6 +39,16 @@ def test_every_arm_is_tried_first_in_the_order_given_and_ties_keep_it() -> None:
     assert choose_models(["b", "a", "c"], [], 6) == ["b", "a", "c", "b", "a", "c"]
 
 
+def test_attempts_under_way_count_as_pulls() -> None:
+    """One at a time, while none has a reward: a batch would else go to one model."""
+    asked: list[str] = []
+    for _ in range(9):
+        asked += choose_models(["a", "b", "c"], [], 1, asked)
+    assert asked == ["a", "b", "c"] * 3
+    known = [individual(k, model=m, score=1.0) for k, m in enumerate("abc")]
+    assert sorted(choose_models(["a", "b", "c"], known, 1, ["a", "b", "gone"])) == ["c"]
+
+
 def test_the_better_arm_is_pulled_more_and_the_other_still_sometimes() -> None:
     rng, bandit = np.random.default_rng(0), UCB1(["bad", "good"])
     for _ in range(500):
