@@ -115,7 +115,7 @@ class Caller:
                 self._sent(call, reserved, spent)
             answer = backend.send(call)
             if isinstance(answer, Body):
-                self._keep(call, answer)
+                self._keep(call, answer, spent)
                 answer = backend.read(answer, call.request)
         except (ChatFailure, Transient) as error:
             if reserved is not None and error.billed:
@@ -132,21 +132,25 @@ class Caller:
         self._replied(call, answer, reserved, spent)
         return answer
 
-    def read_again(self, call: Call, body: Body, counted: tuple[int, float] | None) -> Reply | None:
+    def read_again(
+        self, call: Call, body: Body, counted: tuple[int, float] | None, before: tuple[int, float] = (0, 0.0)
+    ) -> Reply | None:
         """Reply from the body that an earlier session received and could not read; None if this session cannot either.
-        counted: tokens and USD that were booked for its call, None: nothing. Raises OSError."""
+        counted: tokens and USD that were booked for its call, None: nothing; then before is what its earlier attempts
+        may have cost, which is booked. Raises OSError."""
         most = self.ledger.most(call.request)
         try:
             reply = self.backends[call.request.model].read(body, call.request)
         except (ChatFailure, Transient) as error:
             if counted is None:  # killed between the body and what became of it
                 said = error.tokens or (most.prompt, most.completion)
-                spent = Spent(1, sum(said), self.ledger.usd(call.request.model, *said))
-                self.ledger.restore_unconfirmed(call.request.model, spent.tokens, spent.usd)
-                self._failed(call, ChatFailure(str(error)), spent)
+                own = sum(said), self.ledger.usd(call.request.model, *said)
+                self.ledger.restore_unconfirmed(call.request.model, *own)
+                self._failed(call, ChatFailure(str(error)), Spent(1, before[0] + own[0], before[1] + own[1]))
             return None
         tokens, usd = counted or (0, 0.0)  # of all attempts of that session; this body's was one of them
-        self._replied(call, reply, None, Spent(1), (min(tokens, most.tokens), min(usd, most.usd)))
+        spent = Spent(1) if counted else Spent(1, *before)
+        self._replied(call, reply, None, spent, (min(tokens, most.tokens), min(usd, most.usd)))
         return reply
 
     def _replied(
@@ -191,8 +195,12 @@ class Caller:
         most = [spent.tokens + reserved.tokens, spent.usd + reserved.usd]
         self._append(call, {"sent": spent.attempts, "model": call.request.model, "most": most})
 
-    def _keep(self, call: Call, body: Body) -> None:
-        self._append(call, {"body": body.text, "content_type": body.kind, "seconds": body.seconds})
+    def _keep(self, call: Call, body: Body, spent: Spent) -> None:
+        """Records a body, with what the attempts before it may have cost."""
+        line: dict[str, Any] = {"body": body.text, "content_type": body.kind, "seconds": body.seconds}
+        if spent.tokens:
+            line |= {"model": call.request.model, "unconfirmed": [spent.tokens, spent.usd]}
+        self._append(call, line)
 
     def _append(self, call: Call, line: dict[str, Any]) -> None:
         if self.record is not None:

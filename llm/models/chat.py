@@ -94,6 +94,9 @@ class Chat:
             self.ledger.settle_unconfirmed(entry.request["model"], *entry.settles)
         for sent in [*record.recording.lost, *record.recording.under_way.values()]:
             self.ledger.restore_unconfirmed(sent.model, *sent.most)
+        for body in record.recording.bodies.values():
+            if body.counted is None and any(body.before):  # killed between the body and what became of it
+                self.ledger.restore_unconfirmed(body.model, *body.before)
 
     def ask(self, calls: Sequence[Call]) -> list[Reply | ChatFailure]:
         """The replies, in the order of calls; where a call has none, why.
@@ -207,7 +210,7 @@ class Chat:
         left = recording.bodies.get(call.index)
         if left is None or left.sha256 != call.request.sha256():
             return None
-        return self._caller.read_again(call, left.body, left.counted)
+        return self._caller.read_again(call, left.body, left.counted, left.before)
 
     def close(self) -> None:
         """Closes connections."""

@@ -84,11 +84,13 @@ class Entry:
 @dataclass(frozen=True)
 class Unsettled:
     """Recorded body without a reply. counted: tokens and USD that were booked for it, as for a failure; None: nothing
-    yet."""
+    yet. model, before: what the call's earlier attempts may have cost."""
 
     sha256: str
     body: Body
     counted: tuple[int, float] | None = None
+    model: str = ""
+    before: tuple[int, float] = (0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,9 @@ def _take_line(recording: Recording, line: Any) -> None:
         return
     if recording.models is not None and "body" in line:
         body = Body(_text(line, "body"), _text(line, "content_type"), _amount(line.get("seconds"), "seconds"))
-        recording.bodies[_index(line)] = Unsettled(_text(line, "sha256"), body)
+        model = _text(line, "model") if "model" in line else ""  # earlier versions did not say it
+        before = _cost(line, "unconfirmed")
+        recording.bodies[_index(line)] = Unsettled(_text(line, "sha256"), body, model=model, before=before)
         recording.under_way.pop(_index(line), None)
         return
     entry = _hand_written(line, len(recording.everything)) if recording.models is None else _recorded(line)

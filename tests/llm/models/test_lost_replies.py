@@ -25,7 +25,7 @@ from envolve.llm.models.chat import (
     settled,
 )
 from envolve.llm.models.ledger import prompt_tokens
-from envolve.llm.models.request import Body, ChatFailure, Unread
+from envolve.llm.models.request import Body, ChatFailure, Transient, Unread
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 from tests.warm import processes
@@ -271,3 +271,46 @@ def test_an_attempt_that_was_not_billed_leaves_nothing_under_way(tmp_path) -> No
         record.write_bytes(b"".join(lines[: k + 1]))
         with make_chat(["m"], "http://127.0.0.1:1/v1", record, environ={}) as chat:
             assert chat.ledger.total().unconfirmed_tokens == expected * most
+
+
+class Backend:
+    """Its first attempt is late, and billed; the second has a body. dies: the process is killed before it is read."""
+
+    free, base_url = False, None
+
+    def __init__(self, dies: bool) -> None:
+        self.dies, self.sent = dies, 0
+
+    def send(self, call: Call) -> Body:
+        self.sent += 1
+        if self.sent == 1 and self.dies:
+            raise Transient("no reply within 300 s", billed=True)
+        return Body("{}", "application/json", 1.0)
+
+    def read(self, body: Body, request: Request) -> Reply:
+        if self.dies:
+            raise KeyboardInterrupt
+        return Reply("hi", "m", 10, 5, 1.0, "stop")
+
+    def close(self) -> None: ...
+
+
+def test_attempts_before_a_body_that_was_not_read_stay_paid(tmp_path) -> None:
+    call = Call(0, Request("m", (("user", "x" * 3000),), max_tokens=1000))
+
+    def session(dies: bool) -> Chat:
+        prices, budget = {"m": Price(10, 50)}, Budget(usd=5)
+        return Chat({"m": Backend(dies)}, tmp_path / "calls.jsonl", budget, prices=prices, sleep=lambda seconds: None)
+
+    first = session(True)
+    with pytest.raises(KeyboardInterrupt):
+        first.ask([call])
+    late = first.ledger.most(call.request)
+    for _ in range(2):  # before the body is read, and after a session that has done nothing
+        again = session(False)
+        assert again.ledger.rows()[-1].unconfirmed_usd == pytest.approx(late.usd)
+    (answer,) = again.ask([call])
+    assert isinstance(answer, Reply) and answer.text == "hi"
+    for chat in (again, session(False)):
+        total = chat.ledger.rows()[-1]
+        assert total.unconfirmed_usd == pytest.approx(late.usd) and 0 < total.usd < late.usd
