@@ -89,6 +89,11 @@ def finite(x: ArrayLike, failed: float | str = "raise") -> NDArray[np.float64]:
     return values
 
 
+def or_none(x: float) -> float | None:
+    """A figure, or None where there is none: JSON has no NaN."""
+    return float(x) if math.isfinite(x) else None
+
+
 def interquartile_mean(x: ArrayLike, axis: int = -1) -> Any:
     """Mean of the middle half: floor(n / 4) values are cut off each end (as ``scipy.stats.trim_mean(x, 0.25)``).
 

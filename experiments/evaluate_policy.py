@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envolve.core import commands
-from envolve.core.statistics import interval
+from envolve.core.statistics import interval, or_none
 from envolve.distributed.files.params_file import PARAMS_FILE
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import check_count, exit_code, parse
@@ -116,7 +116,7 @@ def check(args: Args) -> None:
 def figures(values: np.ndarray) -> dict[str, Any]:
     """Statistics of one member's episodes, values float64 [E], as plain values for JSON; null for NaN."""
     if not np.isfinite(values).all():
-        return {"mean": None, "interval": None, "values": [v if math.isfinite(v) else None for v in values.tolist()]}
+        return {"mean": None, "interval": None, "values": [or_none(v) for v in values.tolist()]}
     ends = interval(values)
     known = None if math.isnan(ends[0]) else list(ends)
     return {"mean": float(values.mean()), "interval": known, "values": values.tolist()}

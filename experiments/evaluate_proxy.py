@@ -30,7 +30,7 @@ from rich.table import Table
 from envolve.agents.common.learners import LEARNERS
 from envolve.core import commands, plugins
 from envolve.core.memory import shortage
-from envolve.core.statistics import AgentRuns, summary, within
+from envolve.core.statistics import AgentRuns, or_none, summary, within
 from envolve.envs.outside.build import OutsideError, check_configured
 from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
@@ -187,7 +187,7 @@ def measure(
     out["returns"] = [r if ok else None for r, ok in zip(returns, fine)]
     out["test_returns"] = [t if ok else None for t, ok in zip(values["test_returns"].tolist(), fine)]
     out["train_steps"], out["updates"] = steps, values["updates"].tolist()
-    out |= {name: [v if math.isfinite(v) else None for v in x] for name, x in solved.items()}
+    out |= {name: [or_none(v) for v in x] for name, x in solved.items()}
     out["reasons"] = values["reason"]
     return out
 
@@ -215,7 +215,7 @@ def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str
     proxy, real = sides["proxy"], sides.get("real")
     out: dict[str, Any] = {
         "evolution_steps": world.evolution_steps,
-        "random_return": floor if math.isfinite(floor) else None,
+        "random_return": or_none(floor),
     }
     out |= {f"failures_{name}": s.failures for name, s in sides.items()}
     lines, reason = [], ""
@@ -226,7 +226,7 @@ def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str
         own = 0.0 if world.kind == "se" else proxy.steps
         if not reason and world.evolution_steps is not None:
             agents = break_even(world.evolution_steps, own, real.steps)
-            out["break_even_agents"] = agents if math.isfinite(agents) else None
+            out["break_even_agents"] = or_none(agents)
     lines += price_lines(world.kind, world.evolution_steps, proxy, real, real is not None and not reason, number)
     return out, [line for line in lines if line]
 

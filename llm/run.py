@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Type
@@ -13,6 +12,7 @@ import yaml
 
 from envolve.agents.shaped.halving import Training
 from envolve.core.places import shipped
+from envolve.core.statistics import or_none
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.values import GraphError
 from envolve.envs.physics.task import PhysicsTask
@@ -184,15 +184,11 @@ def _final(i: Individual) -> Dict[str, Any]:
     return {
         "id": i.id,
         "operator": i.operator,
-        "score": _finite(i.score),
+        "score": or_none(i.score),
         "interval": i.interval and list(i.interval),
-        "agent_scores": [_finite(x) for x in i.agent_scores],
+        "agent_scores": [or_none(x) for x in i.agent_scores],
         "tuned": i.tuned,
     }
-
-
-def _finite(x: float) -> Optional[float]:
-    return x if math.isfinite(x) else None
 
 
 def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float, films: List[Path]) -> int:

@@ -47,7 +47,7 @@ from benchmarks.common.cells import Row, add_flags, check_counts, demand, finish
 from benchmarks.rewards.pool import KINDS, NAME, Entry, Pool, PoolVetter, load_pool, reward_alone  # noqa: E402
 from envolve.agents.shaped.halving import Training  # noqa: E402
 from envolve.agents.shaped.training import default_section  # noqa: E402
-from envolve.core.statistics import interval  # noqa: E402
+from envolve.core.statistics import interval, or_none  # noqa: E402
 from envolve.envs.graph.file import GraphFile  # noqa: E402
 from envolve.envs.physics.task import PHYSICS_TASKS  # noqa: E402
 from envolve.envs.shaping.candidate import Candidate  # noqa: E402
@@ -115,7 +115,7 @@ def cell(task: str, arm: str, seed: int, size: Size, out: Path) -> Row:
     (worth,), _ = judge(final, [found], seed, FINAL)
     score = worth.score
     return {
-        "task": task, "arm": arm, "seed": seed, "score": score if math.isfinite(score) else None,
+        "task": task, "arm": arm, "seed": seed, "score": or_none(score),
         "agent_scores": worth.agent_scores if math.isfinite(score) else [], "failure": worth.failure,
         "search_steps": steps, "final_steps": worth.steps, **dataclasses.asdict(size),
     }  # fmt: skip

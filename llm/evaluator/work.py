@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from envolve.agents.shaped.halving import Training
+from envolve.core.statistics import or_none
 from envolve.llm.evaluator.store import Store
 from envolve.llm.fitness import evaluate
 from envolve.llm.search.individual import HUMAN, INITIAL, Individual
@@ -130,7 +130,7 @@ def result_of(number: str, i: Individual, unit: str) -> dict[str, Any]:
         "reason": why,
         "notes": list(i.notes),
         "code": i.code,
-        "curves": {name: [x if math.isfinite(x) else None for x in curve] for name, curve in i.curves.items()},
+        "curves": {name: [or_none(x) for x in curve] for name, curve in i.curves.items()},
         "feedback": reflect(i, None, unit),
         "steps": i.steps,
     }

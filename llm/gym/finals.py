@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from envolve.core.statistics import agents_interval
+from envolve.core.statistics import agents_interval, or_none
 from envolve.llm.gym.sample import Sample
 
 FINALS = 0xF1A15  # purpose of their random seeds
@@ -44,8 +44,8 @@ class Finalist:
         interval = agents_interval(self.scores, []) if math.isfinite(mean) and len(self.runs) > 1 else None
         return {
             "iteration": self.sample.iteration, "number": self.sample.number,
-            "selected_with": self.sample.fitness, "score": mean if math.isfinite(mean) else None,
-            "interval": interval and list(interval), "scores": [s if math.isfinite(s) else None for s in self.scores],
+            "selected_with": self.sample.fitness, "score": or_none(mean),
+            "interval": interval and list(interval), "scores": [or_none(s) for s in self.scores],
             "failures": [run.failure for run in self.runs if run.failure],
         }  # fmt: skip
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envolve.core.files import TABLE_BYTES, read_text
+from envolve.core.statistics import or_none
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.train import MAX_MODEL, JobOutcome, read_if_plain
 
@@ -72,7 +73,7 @@ class Sample:
     def values(self) -> dict[str, Any]:
         """Attempt as JSON: without the folder; NaN becomes null."""
         values = {k: v for k, v in asdict(self).items() if k != "folder"}
-        values["fitness"] = self.fitness if math.isfinite(self.fitness) else None
+        values["fitness"] = or_none(self.fitness)
         return values
 
     def save(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from envolve.core.cleaning import printable
 from envolve.core.registry import nearest
+from envolve.core.statistics import or_none
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.values import GraphError
 from envolve.outer.config.yaml_lines import show
@@ -171,7 +172,7 @@ def curves_of(
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return or_none(value)
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     if isinstance(value, Mapping):

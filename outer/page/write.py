@@ -15,7 +15,6 @@ import functools
 import gzip
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import envolve
 from envolve.core.cleaning import printable
 from envolve.core.files import TABLE_BYTES, read_plain, read_text
+from envolve.core.statistics import or_none
 from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Part, Section
 from envolve.outer.reporting.report import precise
 
@@ -140,7 +140,7 @@ def data(value: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return or_none(value)
     if isinstance(value, Mapping):
         return {str(k): _finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

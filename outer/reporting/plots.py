@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envolve.core.statistics import AgentRuns, summary, within
+from envolve.core.statistics import AgentRuns, or_none, summary, within
 from envolve.envs.task import mark_of
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.reporting.comparison import POSSIBLE_STEPS
@@ -69,7 +69,7 @@ def learning_curve(
 def _keep(path: Path, comparison: tuple[AgentRuns, AgentRuns], shaper: bool) -> None:
     """Writes the figures of every agent: trained where -> returns, steps; null where an agent failed."""
     content = {
-        name: {key: [x if math.isfinite(x) else None for x in getattr(runs, key)] for key in ("returns", "steps")}
+        name: {key: [or_none(x) for x in getattr(runs, key)] for key in ("returns", "steps")}
         for name, runs in zip(SIDES[shaper], comparison)
     }
     write_atomic(str(path), (json.dumps(content, allow_nan=False) + "\n").encode())

@@ -12,6 +12,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from envolve.core.statistics import or_none
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.physics.task import physics_task
 from envolve.envs.section import EnvSection
@@ -46,7 +47,7 @@ class NetworkTarget:
     def floor(self) -> float | None:
         """Reference for agents' returns: the return of a random policy; None: all its episodes failed."""
         found = random_return(self.task)
-        return found if math.isfinite(found) else None
+        return or_none(found)
 
     def real_learner(self) -> str:
         """Differences between agents on the task and agents in worlds; "": none."""

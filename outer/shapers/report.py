@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envolve.agents.shaped.training import Metrics
-from envolve.core.statistics import agents_interval
+from envolve.core.statistics import agents_interval, or_none
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.outer.names import HUMAN
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
@@ -68,7 +68,7 @@ class Outcome:
         return {
             "name": self.name,
             "rank": rank,
-            "score": _finite(self.score),
+            "score": or_none(self.score),
             "interval": interval and list(interval),
             "failed": failure is not None,
             "reason": self.reason or None,
@@ -79,9 +79,9 @@ class Outcome:
             "shapers": list(self.candidate.shapers),
             "observation_size": self.observation_size,
             "action_size": self.action_size,
-            "agent_scores": [_finite(x) for x in self.agent_scores],
-            "episode_scores": [_finite(x) for x in self.episode_scores],
-            "reward_end": _finite(self.reward_curve[-1]) if self.reward_curve else None,
+            "agent_scores": [or_none(x) for x in self.agent_scores],
+            "episode_scores": [or_none(x) for x in self.episode_scores],
+            "reward_end": or_none(self.reward_curve[-1]) if self.reward_curve else None,
             "curve": {
                 "steps": self.steps,
                 "score": [_short(x) for x in self.score_curve],
@@ -89,11 +89,6 @@ class Outcome:
             },
             "components": {name: [_short(x) for x in values] for name, values in self.components.items()},
         }
-
-
-def _finite(x: float) -> Optional[float]:
-    """Replaces NaN, which JSON does not have."""
-    return float(x) if math.isfinite(x) else None
 
 
 def _short(x: float) -> Optional[float]:
