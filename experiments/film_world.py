@@ -84,7 +84,7 @@ def film(args: Args) -> int:
     writable_format(out)
     choose_opengl()  # before MuJoCo is imported, of robots
     if not path.exists():
-        raise WorldFileError(f"WORLD: found no {str(path)!r}{commands.near_file(str(path))}")
+        raise ConfigError([f"WORLD: found no {str(path)!r}{commands.near_file(str(path))}"])
     world = read_world(str(path))
     task = world.task()
     check_drawn(task)

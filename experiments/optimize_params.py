@@ -261,7 +261,9 @@ def main(argv: list[str] | None = None) -> int:
     is_master = args.nes_master or bool(args.bohb_id)
     again = ["--resume", str(run_dir)]
     on = None if args.workers_on == FILES else args.workers_on
-    for option, given in (("--storage", args.storage), ("--wandb", args.wandb), ("--workers-on", on)):
+    workers = None if args.num_workers is None else str(args.num_workers)
+    kept = (("--workers", workers), ("--storage", args.storage), ("--wandb", args.wandb), ("--workers-on", on))
+    for option, given in kept:
         again += [option, given] if given is not None else []
     go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), *again])}"
     stopped = interrupt.GO_ON if is_master else go_on

@@ -16,6 +16,7 @@ if __name__ == "__main__":
     interrupt.listen("GTN_worker.py", limit=1.5)
 
 import argparse
+import contextlib
 import logging
 import os
 from typing import List, Optional
@@ -51,6 +52,13 @@ def _id(text: str) -> int:
     return int(text)
 
 
+def _heartbeat(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) <= 60:
+            return seconds
+    raise argparse.ArgumentTypeError(f"found {text!r:.40}, expected above 0 and at most 60 seconds")
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROG, description=HELP, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -67,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--heartbeat",
-        type=float,
+        type=_heartbeat,
         default=1.0,
         metavar="SECONDS",
         help="time between heartbeats (default: %(default)s)",
@@ -95,8 +103,6 @@ def _load() -> Evaluate:
 def main(argv: Optional[List[str]] = None, evaluate: Optional[Evaluate] = None) -> int:
     """Runs a worker and returns the exit code. ``evaluate`` replaces the real evaluation, for tests and benchmarks."""
     args = commands.parse_with(PROG, build_parser(), argv)
-    if not 0 < args.heartbeat <= 60:
-        build_parser().error("--heartbeat must be above 0 and at most 60 seconds")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     interrupt.advise(f"worker {args.id} of BOHB-ID {args.bohb_id} starts again with the same command")
     for folder in args.plugins:

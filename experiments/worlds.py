@@ -113,6 +113,11 @@ def work(args: Args) -> int:
     check_count("--agents", args.agents, 2)
     check_count("--steps", args.steps, 1)
     check_count("--workers", args.workers, 1)
+    if args.action in ("show", "pictures", "test") and not str(args.what).endswith(shelf.TENSORS):
+        try:
+            shelf.path_of(str(args.what))
+        except WorldError as e:
+            raise ConfigError([str(e)]) from None
     actions = {"list": listed, "show": shown, "pictures": drawn, "test": tested, "check": checked, "add": added}
     return actions[args.action](args)
 

@@ -235,8 +235,10 @@ def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> G
 def _check(plan: GoalPlan, problems: list[str]) -> None:
     """Checks across values: the tasks exist and the device is usable."""
     for name in ("env_name", "eval_env"):
+        if not getattr(plan.run, name):
+            continue  # the same as the task
         try:
-            make_goal_task(getattr(plan.run, name) or plan.run.env_name)
+            make_goal_task(getattr(plan.run, name))
         except ValueError as e:
             problems.append(f"{flag(name)}: {e}")
     problems += unusable(plan.run.device)

@@ -69,7 +69,7 @@ class GoalKeeper:
     def _save(self) -> None:
         """Writes the state, generations.csv first: the checkpoint relies on it."""
         head = ["generation", "score", "plain", "perturbed", "best", "diverged", *(f"u {n}" for n in self.names)]
-        lines = [",".join(head)]
+        lines = [",".join(f'"{name}"' if "," in name else name for name in head)]  # cells have two numbers
         for g in self.history:
             values = [g.score, g.plain, g.perturbed, g.best]
             numbers = [str(g.generation), *(f"{v:.6g}" for v in values), str(g.diverged), *(f"{v:.6g}" for v in g.u)]

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
-from envolve.outer.names import CHECKPOINT, CONFIG_FILE, SCORES
+from envolve.outer.names import CONFIG_FILE, SCORES
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
@@ -27,7 +27,6 @@ FILES = (
     (CONFIG_FILE, "every value, with versions and git hash"),
     (SCORES, "every member at every evaluation"),
     ("learning_curve.png", "the picture of it"),
-    (CHECKPOINT, "what --resume needs"),
 )
 
 

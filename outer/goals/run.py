@@ -109,8 +109,8 @@ class GoalRun:
             board.close()
         self.seconds = time.monotonic() - began
         text = summary(self.plan, self.folder, self.scores, self.seconds)
-        write_atomic(str(self.folder / "summary.txt"), text.encode())
-        (self.folder / CHECKPOINT).unlink(missing_ok=True)  # a run that is complete does not go on
+        write_atomic(str(self.folder / "summary.txt"), text.encode())  # says that the run is complete
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)  # which does not go on
         return text
 
     # --------------------------------------------------------------------------------------------------------- files

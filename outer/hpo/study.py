@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
 
+from envolve.core.files import read_text
 from envolve.core.places import shipped
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config
@@ -25,6 +26,7 @@ from envolve.outer.hpo.space import Space
 from envolve.outer.hpo.trial import Plain
 
 STUDY_FILE = "study.yaml"  # in the folder of a search
+SOURCE, BASE = "source", "base"  # its first lines name the study's file and its configuration's
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,27 @@ def read_study(path: str | FilePath, overrides: Sequence[str] = ()) -> Study:
     path = shipped(path)
     agent = goal_agent(str(path))
     if agent is not None:
-        return GoalStudy(**GoalStudyReader(str(path), agent).read(overrides))
-    return Study(**StudyReader(str(path)).read(overrides))
+        return _as_first(GoalStudy(**GoalStudyReader(str(path), agent).read(overrides)))
+    return _as_first(Study(**StudyReader(str(path)).read(overrides)))
+
+
+def _as_first(study: Study) -> Study:
+    """A study that was read from the copy in a folder of results, by the names that it had at first: what is written of
+    it does not change with every look at it."""
+    path = FilePath(study.path)
+    if path.name != STUDY_FILE:
+        return study
+    names: dict[str, str] = {}
+    for line in read_text(path).split("\n")[:4]:
+        key, colon, value = line.removeprefix("# ").partition(": ")
+        if colon and key in (SOURCE, BASE):
+            try:
+                names[key] = str(json.loads(value))
+            except ValueError:
+                continue
+    if SOURCE in names:
+        study = replace(study, path=names[SOURCE], name=FilePath(names[SOURCE]).stem)
+    return replace(study, config=replace(study.config, path=names[BASE])) if BASE in names else study
 
 
 def dump_study(study: Study) -> str:
@@ -131,5 +152,6 @@ def dump_study(study: Study) -> str:
         "config": study.config.data,
     }
     title = "# Resolved study: every value that it uses."
-    head = [title, f"# source: {json.dumps(study.path)}", f"# digest: {study.digest}"]
+    names = [f"# {SOURCE}: {json.dumps(study.path)}", f"# {BASE}: {json.dumps(study.config.path)}"]
+    head = [title, *names, f"# digest: {study.digest}"]
     return "\n".join([*head, "", ""]) + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 from envolve.agents.common.sections import LearnerSection
 from envolve.agents.shaped.training import default_section
-from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.files import TABLE_BYTES, TEXT_BYTES, read_plain, read_text
 from envolve.core.places import CODE
 from envolve.core.registry import nearest
 from envolve.envs.managers.library import NAMES, is_managed, library_of
@@ -74,6 +75,17 @@ def check_args(args: Args) -> None:
     check_wandb(args.wandb)
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise ConfigError([f"--run-dir: {args.out} is a file, expected a folder"])
+    if args.out is not None and _complete(args.out / "candidates.json"):
+        raise ConfigError([f"--run-dir: found a complete ranking in {args.out}, expected a new folder"])
+
+
+def _complete(path: Path) -> bool:
+    """Returns whether a ranking has come to its end there. One that was stopped may begin anew in its folder."""
+    try:
+        content = json.loads(read_text(path, TABLE_BYTES))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("complete") is True
 
 
 def check_video(video: Optional[Tuple[Path, ...]]) -> None:

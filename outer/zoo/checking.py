@@ -16,6 +16,7 @@ from envolve.core.files import read_text
 from envolve.core.registry import nearest
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.worlds.check import REFERENCES, Act, LearnerCheck, Told, check_learner
 
 SHARES = ".json"  # ending of a file of an earlier check
@@ -60,10 +61,10 @@ def _in_file(path: str, name: str, sha256: str | None = None) -> tuple[Callable[
 
 
 def function_of(text: str) -> Function:
-    """FILE.py:FUNCTION. Raises RunError, PluginError."""
+    """FILE.py:FUNCTION. Raises ConfigError, PluginError."""
     parts = plugins.split(text)
     if parts is None:
-        raise RunError(f"{text:.200}: found this, expected FILE.py:FUNCTION, as in my_ppo.py:train")
+        raise ConfigError([f"{text:.200}: found this, expected FILE.py:FUNCTION, as in my_ppo.py:train"])
     return Function(*parts, _in_file(*parts)[1])
 
 
@@ -89,7 +90,7 @@ def check(
     train: str, like: str, agents: int, workers: int, told: Told, worlds: Sequence[str], steps: int | None
 ) -> LearnerCheck:
     """train: FILE.py:FUNCTION. like: a name, FILE.py:FUNCTION or the file of an earlier check. worlds, steps: for
-    another function; empty and None: the defaults. Raises RunError, PluginError, WorldError, OSError."""
+    another function; empty and None: the defaults. Raises ConfigError, RunError, PluginError, WorldError, OSError."""
     given: dict[str, Any] = {}
     other: Any = like
     if like.endswith(SHARES):
@@ -98,10 +99,15 @@ def check(
         other = function_of(like)
         given = {k: v for k, v in (("worlds", worlds), ("steps", steps)) if v}
     if not callable(other) and (worlds or steps):
-        raise RunError(f"--like {like} says the worlds and the steps; --worlds and --steps are for FILE.py:FUNCTION")
+        words = "says the worlds and the steps; --worlds and --steps are for FILE.py:FUNCTION"
+        raise ConfigError([f"--like {like} {words}"])
     try:
         return check_learner(function_of(train), other, seeds=agents, workers=workers, told=told, **given)
     except ValueError as e:  # what check_learner refuses; the user's own errors are RunErrors
-        raise RunError(str(e)) from None
+        words = str(e)
+        for name, option in (("like", "--like"), ("seeds", "--agents"), ("worlds", "--worlds")):
+            words = words.replace(f"{name}: ", f"{option}: ", 1) if words.startswith(f"{name}: ") else words
+        wrong: type[Exception] = RunError if words.startswith("act: ") else ConfigError
+        raise wrong([words] if wrong is ConfigError else words) from None
     except BrokenProcessPool:
         raise RunError(f"{train}: the process of an agent ended; does the learner crash?") from None

@@ -71,6 +71,7 @@ def evaluate(capsys, tmp_path, folder, request):
 
     def call(*args):
         path = tmp_path / "out.json"
+        (tmp_path / "out" / "candidates.json").unlink(missing_ok=True)  # a ranking that is there is not overwritten
         words = [*SMALL, "--shapers", folder, "--run-dir", tmp_path / "out", "--json", path, *args]
         return command.run(eval_shapers.main, words, capsys, path)
 
@@ -309,3 +310,13 @@ def test_a_folder_of_graph_files_is_ranked_as_files_of_code_are(evaluate, folder
     code, out, _, content = evaluate()
     assert code == 0 and "tilted" in out and "upright" in out
     assert {name for name in json.dumps(content).split('"') if name in ("tilted", "upright")} == {"tilted", "upright"}
+
+
+def test_a_ranking_that_is_there_is_not_overwritten(folder, tmp_path, capsys):
+    there = tmp_path / "out" / "candidates.json"
+    there.parent.mkdir()
+    there.write_text('{"complete": true}')
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(eval_shapers.main([*map(str, SMALL), "--shapers", str(folder), "--run-dir", str(there.parent)]))
+    assert ended.value.code == 2 and "true" in there.read_text()
+    assert "--run-dir: found a complete ranking in" in capsys.readouterr().err

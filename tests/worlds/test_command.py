@@ -18,6 +18,7 @@ from envolve.outer.zoo.card import text_of
         (["pictures", "CartPole-v1-bandit", "--distilled"], "pictures: found --distilled, expected one of --out"),
         (["add", "results/x", "--out", "x.png"], "add: found --out, expected one of --agents, --steps, --learners"),
         (["show"], "show: found nothing, expected the name of a world"),
+        (["show", "CartPole-v1-bandits"], "found none of this name, did you mean CartPole-v1-bandit"),
     ],
 )
 def test_a_flag_that_would_not_be_heard_is_refused(
@@ -38,5 +39,5 @@ def test_a_card_says_over_how_many_agents_its_intervals_are() -> None:
 
 
 def test_a_film_of_a_world_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert film_world.main(["nowhere.pt"]) == 1
+    assert film_world.main(["nowhere.pt"]) == 2
     assert "WORLD: found no 'nowhere.pt'" in capsys.readouterr().err

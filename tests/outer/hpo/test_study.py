@@ -437,3 +437,15 @@ def test_a_folder_of_candidates_is_ranked_and_one_is_searched(tmp_path: Path) ->
     found = problems(tmp_path, study)
     assert any("config: found envs.Cartpole.shapers with several candidates" in text for text in found), found
     read(tmp_path, {**study, "config": str(ROOT / "default_config_cartpole_reward_shaper.yaml")})
+
+
+def test_the_copy_in_a_folder_of_results_keeps_the_names_of_the_first(tmp_path):
+    """Else every look at a study changed its summary and its best.yaml."""
+    first = read_study(ROOT / "configs/spaces/agents_ql_cb_cliff.yaml")
+    copy = tmp_path / "study.yaml"
+    for _ in range(2):
+        copy.write_text(dump_study(first))
+        again = read_study(copy)
+        assert (again.name, again.path, again.digest) == ("agents_ql_cb_cliff", first.path, first.digest)
+        assert again.config.path == first.config.path and dump_study(again) == copy.read_text()
+        first = again

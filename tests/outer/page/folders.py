@@ -137,7 +137,7 @@ def goals(folder: Path) -> Path:
         "evolve: {goal_family: cells, generations: 3, score: success}\n"
     )
     (folder / "generations.csv").write_text(
-        "generation,score,plain,perturbed,best,diverged,u cell\n0,0.1,0.1,0.2,0.3,0,0\n1,0.2,0.1,0.2,0.3,1,0.3\n"
+        'generation,score,plain,perturbed,best,diverged,"u cell 1,1"\n0,0.1,0.1,0.2,0.3,0,0\n1,0.2,0.1,0.2,0.3,1,0.3\n'
     )
     (folder / "summary.txt").write_text(
         "x\n16 fresh agents each   evolved 0.01 [0.00, 0.06]   plain 0.00   difference +0.01\n"

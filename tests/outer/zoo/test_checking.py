@@ -102,13 +102,13 @@ def test_what_is_wrong_with_a_learner_is_said(
 @pytest.mark.parametrize(
     "words, code, said",
     [
-        (["my_learner.py"], 1, "found this, expected FILE.py:FUNCTION"),
+        (["my_learner.py"], 2, "found this, expected FILE.py:FUNCTION"),
         (["nowhere.py:train"], 1, "nowhere.py: found no readable file"),
-        (["my_learner.py:train", "--like", "pppo"], 1, "like: found 'pppo', expected one of ppo,"),
-        (["my_learner.py:train", "--steps", "5"], 1, "--like ppo says the worlds and the steps"),
-        (["my_learner.py:train", "--like", "neighbour.py"], 1, "found this, expected FILE.py:FUNCTION"),
+        (["my_learner.py:train", "--like", "pppo"], 2, "--like: found 'pppo', expected one of ppo,"),
+        (["my_learner.py:train", "--steps", "5"], 2, "--like ppo says the worlds and the steps"),
+        (["my_learner.py:train", "--like", "neighbour.py"], 2, "found this, expected FILE.py:FUNCTION"),
         (["my_learner.py:train", "--like", "bad.json"], 1, "bad.json: found another content than"),
-        (["my_learner.py:train", "--agents", "2"], 1, "2 agents beside 20 in each of 2 worlds can show no difference"),
+        (["my_learner.py:train", "--agents", "2"], 2, "--agents: 2 agents beside 20 in each of 2 worlds can show no"),
         (["my_learner.py:train", "--out", "nowhere/x.json"], 2, "--out: cannot write nowhere/x.json"),
         (["my_learner.py:train", "--learners", "ppo"], 2, "check: found --learners, expected one of --like"),
         ([], 2, "check: found nothing, expected FILE.py:FUNCTION"),
