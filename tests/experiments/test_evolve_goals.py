@@ -131,7 +131,7 @@ def test_a_run_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "summary.txt",
     }
     lines = (folder / GENERATIONS).read_text().splitlines()
-    assert len(lines) == 4 and lines[0].startswith("generation,score,plain,perturbed,best,diverged,u goal cell 1,1")
+    assert len(lines) == 4 and lines[0].startswith('generation,score,plain,perturbed,best,diverged,"u goal cell 1,1"')
     assert evolve_goals.main(["--resume", str(folder)]) == 0 and capsys.readouterr().out == text
     assert evolve_goals.main(["--resume", str(folder), "--generations", "9"]) == 2
 

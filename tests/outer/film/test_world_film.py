@@ -122,8 +122,8 @@ def test_what_has_no_drawing_is_refused_before_an_agent_is_trained(
 
 def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, code, text in (
-        (["missing.pt"], 1, "missing.pt"),
-        ([str(tmp_path)], 1, "model.pt"),
+        (["missing.pt"], 2, "missing.pt"),
+        ([str(tmp_path)], 2, "model.pt"),
         (["missing.pt", "--agents", "5"], 2, "--agents: found 5, expected at most 4"),
         (["missing.pt", "--out", "film.avi"], 2, "--out: found film.avi, expected a name that ends in .gif or .mp4"),
         (["missing.pt", "--out", "nowhere/film.gif"], 2, "expected a file in a folder that exists"),

@@ -105,7 +105,7 @@ def test_the_command_writes_the_same_report_again(
     assert study_report.main([str(run)]) == 0
     out = capsys.readouterr().out
     assert out == (run / "summary.txt").read_text() + f"Page: {run / 'report.html'} (1.6 MB)\n"
-    assert "9 trials of 9 configurations" in out and out.startswith("run: 3 parameters")
+    assert "9 trials of 9 configurations" in out and out.startswith("cartpole_nes: 3 parameters")
     assert (run / "results.json").read_bytes() == before
     assert load_config(run / "best.yaml").data["agents"]["gtn"]["step_size"]
     again = (run / "best.yaml").read_bytes()
