@@ -138,10 +138,9 @@ def _config(
     texts = [f"{k}={_yaml(v)}" for k, v in overrides.items()] if isinstance(overrides, Mapping) else list(overrides)
     if isinstance(config, str) and is_outside(config):
         from envolve.outer.auto.choice import Choice
-        from envolve.outer.auto.prepare import BOUNDS, prepare
+        from envolve.outer.auto.prepare import check_minutes, prepare
 
-        if not BOUNDS[0] <= minutes <= BOUNDS[1]:
-            raise ConfigError([f"minutes: found {minutes:g}, expected at least {BOUNDS[0]} and at most {BOUNDS[1]:g}"])
+        check_minutes("minutes", minutes)
         count = workers or len(os.sched_getaffinity(0))
         choice = Choice(seconds=60.0 * minutes, seed=0 if seed is None else seed, workers=count)
         return prepare(config, choice, overrides=texts, quick=True).config
@@ -243,7 +242,6 @@ def load_world(
         whole("max_steps", max_steps, 1)
     if gamma is not None and not 0 < gamma <= 1:
         raise ConfigError([f"gamma: found {gamma}, expected above 0 and at most 1"])
-
     file = read(path, code_from)
     if file.kind == "rn":  # each of its steps is one of the task
         check_task(file)

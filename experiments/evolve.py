@@ -29,7 +29,7 @@ from envolve.envs.outside.build import OutsideError
 from envolve.envs.worlds.file import WorldFileError
 from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.auto.choice import AUTO, Choice
-from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare
+from envolve.outer.auto.prepare import Prepared, check_minutes, prepare
 from envolve.outer.auto.session import Session, begin, read_session
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, read_kwargs
@@ -123,10 +123,8 @@ def check(args: Args) -> None:
         if given:
             words = "--resume goes on with the plan of its run"
             raise ConfigError([f"{words}: found --{given[0].replace('_', '-')}, expected none"])
-    if args.minutes is not None and not BOUNDS[0] <= args.minutes <= BOUNDS[1]:
-        raise ConfigError(
-            [f"--minutes: found {args.minutes:g}, expected at least {BOUNDS[0]} and at most {BOUNDS[1]:g}"]
-        )
+    if args.minutes is not None:
+        check_minutes("--minutes", args.minutes)
     for option, value, least in (
         ("--agents", args.agents, 1), ("--steps", args.steps, 1), ("--seed", args.seed, 0),
         ("--workers", args.workers, 1),

@@ -83,11 +83,8 @@ def vet(args: Args) -> int:
     every = set(args.shaper_types) == set(SHAPER_TYPES)  # too many to write by hand
     notes = [note for note in verdict.notes if not (every and note.endswith(OWN))]
     if not isinstance(verdict, Vetted):
-        print(
-            "\n".join(
-                [f"refused ({verdict.stage}): {verdict.message}", *notes, f"for the task {task}; --task names another"]
-            )
-        )
+        notes.append(f"for the task {task}; --task names another")
+        print("\n".join([f"refused ({verdict.stage}): {verdict.message}", *notes]))
         return 1
     graph_file = verdict.graph_file
     operations = sum(len(graph["nodes"]) for graph in graph_file["functions"].values())

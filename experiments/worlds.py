@@ -100,9 +100,8 @@ def work(args: Args) -> int:
     if args.action not in ACTIONS:
         raise ConfigError([unknown("ACTION", args.action, ACTIONS)])
     if (args.action == "list") != (args.what is None):
-        expected = {"list": "nothing", "add": "the folder of a run", "check": "FILE.py:FUNCTION"}.get(
-            args.action, "the name of a world"
-        )
+        others = {"list": "nothing", "add": "the folder of a run", "check": "FILE.py:FUNCTION"}
+        expected = others.get(args.action, "the name of a world")
         found = repr(args.what) if args.what else "nothing"
         raise ConfigError([f"{args.action}: found {found:.200}, expected {expected}"])
     own = ACTIONS[args.action]
@@ -125,6 +124,12 @@ def work(args: Args) -> int:
 def flag(field: str) -> str:
     """How a field is written on the command line."""
     return "--" + field.replace("_", "-")
+
+
+def check_out(path: Path) -> None:
+    """Raises ConfigError."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError([f"--out: cannot write {path}, expected a file in a folder that exists"])
 
 
 def listed(args: Args) -> int:
@@ -151,8 +156,7 @@ def drawn(args: Args) -> int:
 
     name = str(args.what)
     path = args.out or Path(f"{Path(name).stem if name.endswith(shelf.TENSORS) else name.rpartition('/')[2]}.png")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError([f"--out: cannot write {path}, expected a file in a folder that exists"])
+    check_out(path)
     draw(shelf.open_world(name), name, path)
     print(path)
     return 0
@@ -184,8 +188,8 @@ def tested(args: Args) -> int:
 def checked(args: Args) -> int:
     from envolve.outer.zoo.checking import check, store
 
-    if args.out is not None and (args.out.is_dir() or not args.out.parent.is_dir()):
-        raise ConfigError([f"--out: cannot write {args.out}, expected a file in a folder that exists"])
+    if args.out is not None:
+        check_out(args.out)
     agents = args.agents or 5
 
     def told(world: str, seed: int, share: float) -> None:

@@ -20,11 +20,8 @@ from envolve.envs.shaping.candidate import Candidate
 from envolve.llm.search.individual import HUMAN, Individual, curves_of
 from envolve.outer.search.nes import MEMBERS, RETEST, member_seeds
 
-SELECT, FINAL, FRESH = (
-    (MEMBERS, 0),
-    (RETEST, 0),
-    (RETEST, 1),
-)  # purpose and counter of the random numbers (outer/search/nes.py)
+# purpose and counter of the random numbers (outer/search/nes.py)
+SELECT, FINAL, FRESH = (MEMBERS, 0), (RETEST, 0), (RETEST, 1)
 Report = Callable[[Metrics, list[int]], None]
 
 

@@ -182,7 +182,8 @@ class GoalTraining:
     def _decide(self, _: None) -> Tuple[Tensor]:
         """Makes and stores one decision in every environment -> which episodes are over."""
         e = self.episodes
-        state, goal = e.features.clone(), e.goal.clone()  # the next step overwrites them, goals where they move
+        state = e.features.clone()  # the next step overwrites it, and a goal that moves
+        goal = e.goal.clone() if e.task.goal_moves else e.goal
         action = self.learner.act(state, goal)
         outcome = e.advance(action)
         row = {

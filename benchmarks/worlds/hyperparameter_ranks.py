@@ -318,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, default=500, help="of an agent in the world (default: %(default)s)")
     parser.add_argument("--also", type=int, nargs="+", default=[], metavar="STEPS",
-                        help="rank with so many steps in the worlds and on the task, too")  # fmt: skip
+                        help="numbers of steps, in worlds and on the task, after which to rank as well")  # fmt: skip
     parser.add_argument("--agents", type=int, default=AGENTS, help="with each set (default: %(default)s)")
     parser.add_argument("--generations", type=int, default=60, help="(default: %(default)s)")
     parser.add_argument("--begin", type=Path, metavar="FILE", help="model.pt with which the search begins")

@@ -61,16 +61,10 @@ class Trainings:
         eureka = self.config.eureka
         finals = finalists(samples, eureka.finalists, eureka.final_seeds, self.folder)
         tests = final_seed(self.seed, TESTS)  # other episodes than those that the finalists were selected by
+        left = [(final_seed(self.seed, k), run) for f in finals for k, run in enumerate(f.runs) if not run.load()]
         jobs = [
-            (
-                TrainingJob(
-                    run.folder, "train", self.config, final_seed(self.seed, k), self.env, run.code, tests=tests
-                ),
-                run,
-            )
-            for f in finals
-            for k, run in enumerate(f.runs)
-            if not run.load()
+            (TrainingJob(run.folder, "train", self.config, seed, self.env, run.code, tests=tests), run)
+            for seed, run in left
         ]
         if jobs:
             text = f"Last test: {eureka.final_seeds} trainings for each of {len(finals)}"

@@ -16,7 +16,7 @@ from envolve.core import commands
 from envolve.core.cleaning import printable
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.reporting.best_code import Recheck, best_code
-from envolve.llm.reporting.lineage import lineage_picture, name_of, number_name, tree_text
+from envolve.llm.reporting.lineage import lineage_picture, name_of, number_name, score_text, tree_text
 from envolve.llm.reporting.pictures import scores_picture
 from envolve.llm.reporting.transcript import write_text, write_transcript
 from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
@@ -75,12 +75,9 @@ def _fresh_text(result: Result, unit: str) -> list[str]:
     """What the best is worth, by agents that did not choose it."""
     if not result.fresh:
         return []
-    found = []
-    for i in (f.individual for f in result.fresh):
-        ends = "" if i.interval is None else f" [{precise(i.interval[0])}, {precise(i.interval[1])}]"
-        found.append(f"{name_of(i)} {precise(i.score)}{ends}")
-    return [f"By {len(result.fresh[0].individual.agent_scores)} more agents each, which no choice has seen, {unit}: "
-            + ", ".join(found), ""]  # fmt: skip
+    both = [f.individual for f in result.fresh]
+    found = ", ".join(f"{name_of(i)} {score_text(i)}" for i in both)
+    return [f"By {len(both[0].agent_scores)} more agents each, which no choice has seen, {unit}: {found}", ""]
 
 
 def _write_best(

@@ -90,6 +90,13 @@ def prepare(
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 
 
+def check_minutes(name: str, minutes: float) -> None:
+    """Raises ConfigError."""
+    least, most = BOUNDS
+    if not least <= minutes <= most:
+        raise ConfigError([f"{name}: found {minutes:g}, expected at least {least} and at most {most:g}"])
+
+
 def check_names(env: str, choice: Choice, learners: Sequence[str]) -> None:
     """What can be said of a user's words before the environment is measured, which may take a minute. Raises
     ConfigError."""

@@ -126,7 +126,7 @@ def verdict(found: Findings) -> str:
     if better and same is not None and there.mean > same[1].mean and _surely(there, same[1]):
         equal = f"at equal steps the best on the real environment is {same[0]} with {_said(same[1])}"
         return f"The world helped somewhat: {how}, {way} ({against}); {equal}{price}."
-    if there.mean > found.random.mean and not _surely(there, found.random):
+    if there.mean > found.random.mean and not better:
         few = f"{there.agents} agents are too few" if there.agents != 1 else "one agent is too few"
         few += f" to tell it from {chance}"
         return f"It is not clear that the world helped: {how}, but {few}, while {against}{price}."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,12 +71,13 @@ class GoalKeeper:
     def _save(self) -> None:
         """Writes the state, generations.csv first: the checkpoint relies on it."""
         head = ["generation", "score", "plain", "perturbed", "best", "diverged", *(f"u {n}" for n in self.names)]
-        lines = [",".join(f'"{name}"' if "," in name else name for name in head)]  # cells have two numbers
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(head)
         for g in self.history:
             values = [g.score, g.plain, g.perturbed, g.best]
-            numbers = [str(g.generation), *(f"{v:.6g}" for v in values), str(g.diverged), *(f"{v:.6g}" for v in g.u)]
-            lines.append(",".join(numbers))
-        write_atomic(str(self.folder / GENERATIONS), ("\n".join(lines) + "\n").encode())
+            rows.writerow([g.generation, *(f"{v:.6g}" for v in values), g.diverged, *(f"{v:.6g}" for v in g.u)])
+        write_atomic(str(self.folder / GENERATIONS), text.getvalue().encode())
         content = {
             "nes": self.search.state.to_dict(),
             "history": [asdict(g) for g in self.history],

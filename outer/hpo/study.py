@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from envolve.core.files import read_text
 from envolve.core.places import shipped
 from envolve.outer.config.check import Checker
+from envolve.outer.config.header import header_lines, header_of
 from envolve.outer.config.load import Config
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.reading.goal_study import GoalStudyReader, goal_agent
@@ -128,14 +128,7 @@ def _as_first(study: Study) -> Study:
     path = FilePath(study.path)
     if path.name != STUDY_FILE:
         return study
-    names: dict[str, str] = {}
-    for line in read_text(path).split("\n")[:4]:
-        key, colon, value = line.removeprefix("# ").partition(": ")
-        if colon and key in (SOURCE, BASE):
-            try:
-                names[key] = str(json.loads(value))
-            except ValueError:
-                continue
+    names = header_of(path)
     if SOURCE in names:
         study = replace(study, path=names[SOURCE], name=FilePath(names[SOURCE]).stem)
     return replace(study, config=replace(study.config, path=names[BASE])) if BASE in names else study
@@ -152,6 +145,5 @@ def dump_study(study: Study) -> str:
         "config": study.config.data,
     }
     title = "# Resolved study: every value that it uses."
-    names = [f"# {SOURCE}: {json.dumps(study.path)}", f"# {BASE}: {json.dumps(study.config.path)}"]
-    head = [title, *names, f"# digest: {study.digest}"]
+    head = [title, *header_lines({SOURCE: study.path, BASE: study.config.path, "digest": study.digest})]
     return "\n".join([*head, "", ""]) + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)

@@ -19,6 +19,7 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.worlds.check import REFERENCES, Act, LearnerCheck, Told, check_learner
 
+FLAGS = {"like": "--like", "seeds": "--agents", "worlds": "--worlds"}  # of the arguments of check_learner
 SHARES = ".json"  # ending of a file of an earlier check
 
 
@@ -104,10 +105,9 @@ def check(
     try:
         return check_learner(function_of(train), other, seeds=agents, workers=workers, told=told, **given)
     except ValueError as e:  # what check_learner refuses; the user's own errors are RunErrors
-        words = str(e)
-        for name, option in (("like", "--like"), ("seeds", "--agents"), ("worlds", "--worlds")):
-            words = words.replace(f"{name}: ", f"{option}: ", 1) if words.startswith(f"{name}: ") else words
-        wrong: type[Exception] = RunError if words.startswith("act: ") else ConfigError
-        raise wrong([words] if wrong is ConfigError else words) from None
+        name, _, words = str(e).partition(": ")
+        if name not in FLAGS:  # an answer of the user's ``act``
+            raise RunError(str(e)) from None
+        raise ConfigError([f"{FLAGS[name]}: {words}"]) from None
     except BrokenProcessPool:
         raise RunError(f"{train}: the process of an agent ended; does the learner crash?") from None
