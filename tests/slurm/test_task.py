@@ -44,7 +44,8 @@ def stop(signum, frame):
     open(sys.argv[1] + ".saved", "a").write("x")
     sys.exit(130)
 signal.signal(signal.SIGTERM, stop)
-open(sys.argv[1], "a").write(f"{os.getpid()} {sorted(os.sched_getaffinity(0))}\\n")
+with open(sys.argv[1], "a") as mark:  # a file that its finalizer writes out would swallow the SystemExit of stop()
+    mark.write(f"{os.getpid()} {sorted(os.sched_getaffinity(0))}\\n")
 end = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:  # a signal just before a long sleep would be heard after it
     time.sleep(0.02)
